@@ -24,12 +24,12 @@
 //! they refuse its tickets earlier by the difference. It refuses tickets under the others' new keys until it is back,
 //! and uses revoked keys until then.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, SECRET_BYTES, Schedule};
 use zeroize::Zeroizing;
 
-use crate::ring_place::{Change, Found, Known, RingPlace, Token};
+use crate::ring_place::{Change, Found, Known, Replicas, RingPlace, Token};
 use crate::ring_record::RingRecord;
 use crate::wrapping_key::{KeyName, fill_at_random};
 use crate::{ClusterName, ClusterSecret, Error, Link};
@@ -64,6 +64,8 @@ impl ClusterKeys {
     /// The attempts to change the ring. Of two servers that change it at once, one has to try again.
     const MOST_ATTEMPTS: u32 = 20;
     const ATTEMPT_AFTER: Duration = Duration::from_millis(50);
+    /// The longest wait for replicas, which say once a second what they have.
+    const REPLICATED_WITHIN: Duration = Duration::from_secs(2);
 
     /// The ring of the cluster of this name, whose servers all have this secret. From the first [`Self::follow`] on the
     /// ring has this schedule; `None` leaves the ring's own.
@@ -194,6 +196,35 @@ impl ClusterKeys {
             tokio::time::sleep(Self::ATTEMPT_AFTER).await;
         }
         Err(Error::Busy { name: self.name.clone() })
+    }
+
+    /// Waits for two seconds at most until the primary's replicas have the ring as it was written last: a change that none
+    /// of them has is lost with the primary, if no agent has read it by then. If it was lost meanwhile, it is put back.
+    /// `None`: the user may not ask for replicas (`INFO`).
+    ///
+    /// Valkey's command `WAIT` would tell the same of one connection alone, and nothing of a change that was made over a
+    /// connection before it. The replicas' positions are the primary's, whoever asks.
+    ///
+    /// # Errors
+    /// Those of [`Self::follow`].
+    pub async fn replicated(
+        &mut self,
+        link: &mut Link,
+        now_s: u64,
+    ) -> Result<Option<Replicas>, Error> {
+        let (end, mut most, mut goal) = (Instant::now() + Self::REPLICATED_WITHIN, 0, None);
+        loop {
+            let told = self.place.replicas(link, goal.as_deref()).await?;
+            let Some((reached_by, Replicas { connected, reached })) = told else { return Ok(None) };
+            // One that has left since has not said that it has the ring.
+            most = most.max(connected);
+            if reached >= most || Instant::now() >= end {
+                self.look(link, now_s).await?;
+                return Ok(Some(Replicas { connected: most, reached }));
+            }
+            goal = Some(reached_by);
+            tokio::time::sleep(Self::ATTEMPT_AFTER).await;
+        }
     }
 
     /// Returns the last ring seen.

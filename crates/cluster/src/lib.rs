@@ -30,6 +30,7 @@ pub use key_file::KeyFile;
 pub use keys::ClusterKeys;
 pub use link::{Link, Login, NodeAddress, Place, Sentinels, Servers, Tls};
 pub use name::ClusterName;
+pub use ring_place::Replicas;
 pub use ring_record::RingRecord;
 pub use secret::{ClusterSecret, RekeyStep, Turn};
 pub use sessions::Sessions;

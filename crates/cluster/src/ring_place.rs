@@ -22,6 +22,7 @@ pub(crate) struct RingPlace {
     last: Option<KeyName>,
     read: Script,
     replace: Script,
+    replicas: Script,
 }
 
 /// A ring that was read from Valkey or written to it.
@@ -32,6 +33,15 @@ pub(crate) struct Known {
     /// The key that the page is wrapped under.
     pub(crate) key: KeyName,
     pub(crate) ring: KeyRing,
+}
+
+/// The replicas of the primary that has the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    /// Those that are connected with it.
+    pub connected: u32,
+    /// Those of them that have the ring as it was written last.
+    pub reached: u32,
 }
 
 /// The result of reading the ring.
@@ -77,6 +87,7 @@ impl RingPlace {
             last: last.map(|(_, name)| name),
             read: Script::new(include_str!("scripts/read_ring.lua")),
             replace: Script::new(include_str!("scripts/replace_ring.lua")),
+            replicas: Script::new(include_str!("scripts/replicas.lua")),
         }
     }
 
@@ -131,6 +142,19 @@ impl RingPlace {
         let replaced: bool = replace.invoke_async(link).await?;
         let key = self.wrappings[0].0;
         Ok(replaced.then(|| Known { version, nonce: nonce(&page), key, ring }))
+    }
+
+    /// Returns what the replicas must have reached, which is all that was written until now unless a `goal` is given, and how
+    /// many have. `None`: the user may not ask.
+    pub(crate) async fn replicas(
+        &self,
+        link: &mut Link,
+        goal: Option<&str>,
+    ) -> Result<Option<(String, Replicas)>, Error> {
+        let mut replicas = self.replicas.prepare_invoke();
+        replicas.key(&self.ring).arg(goal.unwrap_or("0"));
+        let told: Option<(String, u32, u32)> = replicas.invoke_async(link).await?;
+        Ok(told.map(|(goal, connected, reached)| (goal, Replicas { connected, reached })))
     }
 
     fn wrap(&self, version: u64, ring: &KeyRing) -> Result<Vec<u8>, Error> {

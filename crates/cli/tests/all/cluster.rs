@@ -4,7 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
 use rejoin_testkit::folder::Folder;
-use rejoin_testkit::process::{Process, assert_has_no_rights, wait_until};
+use rejoin_testkit::process::{Process, Signal, assert_has_no_rights, wait_until};
+use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 
 use crate::REJOIN;
@@ -231,4 +232,36 @@ fn an_agent_that_gave_up_root_reads_its_own_key_file_again() {
     wait_until("it reads the file", || says("which was used before") == 1);
     assert_eq!(says("restart this process"), 1);
     assert_eq!(agent.terminate().code(), Some(0));
+}
+
+/// A revocation that no replica has is lost with the primary.
+#[test]
+fn a_revocation_says_how_many_replicas_have_it() {
+    let cluster = Cluster::start();
+    let (_agent, _) = logged(&cluster, &[]);
+    let keys = |words: &[&str]| {
+        let mut command = Command::new(REJOIN);
+        let told = command.arg("keys").args(words).arg(cluster.option("cluster")).output();
+        let told = told.expect("it runs");
+        let [text, errors] =
+            [told.stdout, told.stderr].map(|text| String::from_utf8(text).expect("text"));
+        assert!(told.status.success(), "{errors}");
+        (text, errors)
+    };
+    let made = |text: &str| {
+        let record = serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        (record["key"].as_str().expect("a key").to_owned(), record["replicas"].clone())
+    };
+    let (alone, replicas) = made(&keys(&["rotate", "--json"]).0);
+    assert!(replicas.is_null(), "there are none: {replicas}");
+    let replica = replica(cluster.valkey.port, &[]);
+    let (text, errors) = keys(&["revoke", &alone]);
+    assert!(text.contains("1 of 1 replicas") && errors.is_empty(), "{text}{errors}");
+    let (second, replicas) = made(&keys(&["rotate", "--json"]).0);
+    assert_eq!(replicas, 1);
+    replica.process().signal(Signal::STOP);
+    let (text, errors) = keys(&["revoke", &second]);
+    assert!(text.contains("0 of 1 replicas"), "{text}");
+    assert!(errors.contains("1 of 1 replicas of Valkey have not confirmed"), "{errors}");
+    replica.process().signal(Signal::CONT);
 }

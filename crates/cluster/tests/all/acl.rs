@@ -46,6 +46,7 @@ async fn use_ring(link: &mut Link, folder: &Folder) {
     let (version, page): (u64, Vec<u8>) = read.query_async(link).await.expect("a ring");
     let id = keys.rotate(link, now_s).await.expect("a key");
     assert!(keys.revoke(link, &id, now_s).await.expect("revoked"));
+    keys.replicated(link, now_s).await.expect("an answer").expect("it may ask");
     let mut put = redis::cmd("HSET");
     put.arg(RING).arg("version").arg(version).arg("page").arg(page);
     put.exec_async(link).await.expect("put");

@@ -2,7 +2,8 @@
 
 use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link};
 use rejoin_testkit::cluster::{ValkeyCluster, link};
-use rejoin_testkit::process::{DEADLINE, STEP};
+use rejoin_testkit::process::{DEADLINE, STEP, Signal};
+use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
 
@@ -320,4 +321,69 @@ async fn a_cluster_of_valkey_keeps_the_ring_too() {
     assert!(a.ids().await.contains(&id));
     assert!(a.revoke(id).await);
     assert!(!b.ids().await.contains(&id));
+}
+
+/// A change that no replica has is lost with the primary.
+#[tokio::test]
+async fn whoever_changes_the_ring_learns_how_many_replicas_have_it() {
+    let cluster = Cluster::new().await;
+    let mut server = cluster.server().await;
+    let first = server.ids().await;
+    let mut replicated = async || {
+        server.rotate(NOW_S).await.expect("a key");
+        let Server { keys, link } = &mut server;
+        let replicas = keys.replicated(link, NOW_S).await.expect("an answer").expect("allowed");
+        (replicas.connected, replicas.reached)
+    };
+    assert_eq!(replicated().await, (0, 0));
+    let replicas = [(); 2].map(|()| replica(cluster.valkey.port, &[]));
+    assert_eq!(replicated().await, (2, 2));
+    let has_it = |of: &Valkey| of.say(&format!("HGET {RING} version"));
+    assert_eq!([&replicas[0], &replicas[1]].map(has_it), ["3", "3"]);
+    replicas[0].process().signal(Signal::STOP);
+    assert_eq!(replicated().await, (2, 1));
+    assert_eq!(has_it(&replicas[1]), "4");
+    replicas[0].process().signal(Signal::CONT);
+    assert_eq!(replicated().await, (2, 2));
+    assert_eq!(server.ids().await.len(), first.len() + 4);
+}
+
+/// The replicas are those of the node that has the ring's slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_cluster_the_replicas_of_the_rings_node_count() {
+    let valkey = ValkeyCluster::with_replicas();
+    let owner = valkey.owner(valkey.slot(RING));
+    let key = ClusterSecret::create(&owner.folder.join("key")).expect("a key");
+    let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+    let mut server = Server { keys, link: valkey.link().await };
+    until_connected(&mut server).await.expect("the first");
+    let mut replicated = async || {
+        server.rotate(NOW_S).await.expect("a key");
+        let Server { keys, link } = &mut server;
+        let replicas = keys.replicated(link, NOW_S).await.expect("an answer").expect("allowed");
+        (replicas.connected, replicas.reached)
+    };
+    assert_eq!(replicated().await, (1, 1));
+    let (others, own): (Vec<&Valkey>, Vec<&Valkey>) = valkey.nodes.iter().partition(|node| {
+        let told = node.say("INFO replication");
+        !told.contains(&format!("master_port:{}\r", owner.port))
+    });
+    let [own] = own[..] else { panic!("one replica") };
+    own.process().signal(Signal::STOP);
+    assert_eq!(replicated().await, (1, 0));
+    own.process().signal(Signal::CONT);
+    assert_eq!(others.len(), 5);
+}
+
+/// A user who may not ask for replicas is told so, and changes the ring all the same.
+#[tokio::test]
+async fn who_may_not_ask_for_replicas_is_told() {
+    let cluster = Cluster::new().await;
+    cluster.valkey.say("ACL SETUSER default -info");
+    let mut server = cluster.server().await;
+    server.ids().await;
+    let id = server.rotate(NOW_S).await.expect("a key");
+    let Server { keys, link } = &mut server;
+    assert_eq!(keys.replicated(link, NOW_S).await.expect("an answer"), None);
+    assert!(server.ids().await.contains(&id));
 }
