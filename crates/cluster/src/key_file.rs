@@ -29,7 +29,7 @@ pub struct KeyFile {
     told: Option<String>,
 }
 
-/// What tells a file from the one that replaces it, and from itself before it was written to.
+/// The marks that tell a file from the one that replaces it, and from itself before it was written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,

@@ -166,7 +166,7 @@ impl RingRecord {
     }
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Line {
     version: u64,

@@ -179,7 +179,7 @@ impl fmt::Debug for ClusterSecret {
     }
 }
 
-/// As the command line has it.
+/// Writes the step as the command line has it.
 impl fmt::Display for RekeyStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

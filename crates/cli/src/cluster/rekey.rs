@@ -10,10 +10,10 @@ use crate::terminal;
 pub(super) const STEPS: &[Choice<RekeyStep>] = &[
     (RekeyStep::Add, "add", "make the next key, which all machines accept from now on"),
     (RekeyStep::Use, "use", "use the next key, and still accept the last one"),
-    (RekeyStep::Drop, "drop", "accept the last key no more"),
+    (RekeyStep::Drop, "drop", "no longer accept the last key"),
 ];
 
-/// What is done about a key file that has changed and cannot be used.
+/// The consequence and remedy of a changed key file that cannot be used.
 pub(super) const STAYS: &str = "the last keys stay in use: let the user of this process read the file, or restart this process";
 
 /// Takes a step in the key file of these settings, and says what comes next.

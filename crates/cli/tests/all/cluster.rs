@@ -127,7 +127,7 @@ fn logged(cluster: &Cluster, more: &[&str]) -> (Process, impl Fn(&str) -> usize)
     (agent, move |what: &str| std::fs::read_to_string(&path).expect("a log").matches(what).count())
 }
 
-/// What a command of the cluster says, and its exit code.
+/// Returns the output of a command of the cluster, and its exit code.
 fn told(cluster: &Cluster, words: &[&str]) -> (String, Option<i32>) {
     let mut command = Command::new(REJOIN);
     command.arg("cluster").args(words).arg(cluster.option("settings"));
