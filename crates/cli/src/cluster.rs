@@ -29,6 +29,7 @@ Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin --metrics 127.0.0.1:9466
   rejoin cluster rekey add
+  rejoin cluster rekey add
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -48,7 +49,7 @@ enum Action {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Replace that key, in three steps; copy the key file to all machines after each, before the next
+    /// Replace the cluster's key, in three steps; copy the key file to all machines after each, before the next
     Rekey {
         #[arg(value_name = "STEP", value_parser = one_of(rekey::STEPS))]
         step: RekeyStep,
