@@ -1,19 +1,21 @@
 //! `rejoin cluster`
 
 mod metrics;
+mod rekey;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rejoin_cluster::{
-    Agent, ClusterKeys, Link, News, RingRecord, Sessions, Settings, Sites, WrappingKey,
+    Agent, ClusterKeys, ClusterSecret, KeyFile, Link, News, RekeyStep, RingRecord, Sessions,
+    Settings, Sites,
 };
 use rejoin_store::Store;
 use rejoin_tickets::Schedule;
 use serde_json::json;
 
-use crate::arguments::address;
+use crate::arguments::{address, one_of};
 use crate::{process, terminal};
 
 /// The default file of a cluster's settings.
@@ -26,6 +28,8 @@ Redis; see docs/cluster.md. An agent must run on each machine before its servers
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin --metrics 127.0.0.1:9466
+  rejoin cluster rekey add
+  rejoin cluster rekey add
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -44,6 +48,11 @@ enum Action {
     Key {
         #[arg(value_name = "FILE")]
         file: PathBuf,
+    },
+    /// Replace the cluster's key, in three steps; copy the key file to all machines after each, before the next
+    Rekey {
+        #[arg(value_name = "STEP", value_parser = one_of(rekey::STEPS))]
+        step: RekeyStep,
     },
     /// Run the agent, which carries ticket keys and sessions between this machine's servers and Valkey
     Run {
@@ -65,18 +74,43 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, settings, json } = arguments;
     match action {
         Action::Key { file } => {
-            WrappingKey::create(file)?;
+            ClusterSecret::create(file)?;
             terminal::print_result(&format!(
                 "made {}: copy it to each machine of the cluster, and nowhere else",
                 file.display()
             ))
         }
+        Action::Rekey { step } => rekey::take(&settings_of(settings, None)?, *step, *json),
         Action::Run { user, accept_older_ring, metrics } => {
             let metrics = metrics.map(metrics::check).transpose()?;
-            carry(&Settings::read(settings)?, user.as_deref(), *accept_older_ring, metrics)
+            let settings = settings_of(settings, user.as_deref())?;
+            let user = user.as_deref().or(settings.agent_user.as_deref());
+            carry(&settings, user, *accept_older_ring, metrics)
         }
-        Action::Status => status(&Settings::read(settings)?, *json),
+        Action::Status => status(&settings_of(settings, None)?, *json),
     }
+}
+
+/// Reads the cluster's settings. The key file may belong to the user that they name, or else to this one.
+pub(crate) fn settings_of(path: &Path, user: Option<&str>) -> anyhow::Result<Settings> {
+    let mut settings = Settings::read(path)?;
+    settings.agent_user = settings.agent_user.or_else(|| user.map(str::to_owned));
+    settings.agent_uid = settings.agent_user.as_deref().map(process::uid).transpose()?;
+    Ok(settings)
+}
+
+/// Reads the key file again, if it has changed. Returns true if it has other keys, which are used from now on.
+pub(crate) fn is_renewed(key_file: &mut KeyFile) -> bool {
+    let renewed = key_file.renew();
+    match &renewed {
+        Ok(true) => terminal::print(&format!(
+            "the cluster's key file has changed: {}",
+            rekey::keys(key_file.secret())
+        )),
+        Ok(false) => {}
+        Err(error) => terminal::complain(&format!("{error}; {}", rekey::STAYS)),
+    }
+    renewed.is_ok_and(|is_other| is_other)
 }
 
 /// Starts a runtime with one thread.
@@ -123,6 +157,13 @@ fn carry(
             settings.acl_rules()
         )),
         News::Unrecorded(error) => complain_of_record(error),
+        News::Rekeyed(secret) => terminal::print(&format!(
+            "cluster {name}: the key file has changed: {}",
+            rekey::keys(secret)
+        )),
+        News::NotRekeyed(error) => {
+            terminal::complain(&format!("cluster {name}: {error}; {}", rekey::STAYS))
+        }
     };
     runtime()?.block_on(async {
         let port = match metrics {
@@ -146,11 +187,11 @@ fn carry(
 /// Returns the cluster's keys as this machine has seen them: a ring that is older than the newest seen is refused.
 pub(crate) fn keys(
     settings: &Settings,
-    key: &WrappingKey,
+    secret: &ClusterSecret,
     schedule: Option<Schedule>,
 ) -> anyhow::Result<ClusterKeys> {
-    let record = RingRecord::open(&settings.key_file, key, &settings.name)?;
-    Ok(ClusterKeys::new(settings.name.clone(), key, schedule)?.recorded_in(record))
+    let record = RingRecord::open(&settings.key_file, secret, &settings.name)?;
+    Ok(ClusterKeys::new(settings.name.clone(), secret, schedule)?.recorded_in(record))
 }
 
 /// Connects to the Valkey in which the cluster's ring is changed.
@@ -182,12 +223,13 @@ pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
 }
 
 fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
-    let key = WrappingKey::read(&settings.key_file)?;
+    let key_file = settings.open_key_file()?;
+    let secret = key_file.secret();
     let now_s = now_s()?;
-    let (ring, counts) = runtime()?.block_on(async {
+    let (ring, under, counts) = runtime()?.block_on(async {
         let sites = settings.all_sites()?;
         let own = Link::connect(sites.own()).await?;
-        let mut keys = keys(settings, &key, None)?.only_followed();
+        let mut keys = keys(settings, secret, None)?.only_followed();
         let mut link = match sites.home_elsewhere() {
             Some(_) => link_to_look(&sites).await?,
             None => own.clone(),
@@ -197,8 +239,8 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
             .ring()
             .cloned()
             .unwrap_or_else(|| rejoin_tickets::KeyRing::new(Default::default()));
-        let sessions = Sessions::of_cluster(own, settings, &key, &ring)?;
-        anyhow::Ok((ring, sessions.total().await?))
+        let sessions = Sessions::of_cluster(own, settings, secret, &ring)?;
+        anyhow::Ok((ring, keys.wrapped_under(), sessions.total().await?))
     })?;
     let machine = machine(&settings.folder, settings)?;
     let keys = ring.list(now_s).count();
@@ -206,6 +248,8 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
         let record = json!({
             "cluster": settings.name.as_str(),
             "keys": keys,
+            "cluster_key": rekey::record(secret),
+            "ring_key": under.map(|name| name.to_string()),
             "sessions": counts.sessions,
             "bytes": counts.bytes,
             "stored": counts.stored,
@@ -226,6 +270,7 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
     let grouped = rejoin_trace::grouped;
     let mut lines = vec![
         format!("cluster {}: {keys} ticket keys", settings.name),
+        rekey::status(secret, under),
         format!("sessions {} in {} bytes", grouped(counts.sessions), grouped(counts.bytes)),
         format!(
             "stored {}, evicted {} overdue and {} latest, expired {}, refused {}, rejected {}",

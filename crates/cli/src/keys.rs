@@ -6,7 +6,7 @@ pub(crate) mod source;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Link, Settings, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Link, Replicas};
 use rejoin_store::{CacheName, RingFile, Store};
 use rejoin_tickets::{KeyId, KeyRing, KeyState, KeyStatus};
 use serde_json::json;
@@ -126,10 +126,10 @@ enum Keys {
 impl Keys {
     /// Opens a cluster's ring, to change it, or to look at it.
     fn of_cluster(settings: &Path, to_change: bool) -> anyhow::Result<Self> {
-        let settings = Settings::read(settings)?;
-        let key = WrappingKey::read(&settings.key_file)?;
+        let settings = cluster::settings_of(settings, None)?;
+        let key_file = settings.open_key_file()?;
         let runtime = cluster::runtime()?;
-        let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
+        let mut keys = cluster::keys(&settings, key_file.secret(), None)?.only_followed();
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let sites = settings.all_sites()?;
         let link = runtime.block_on(async {
@@ -179,6 +179,37 @@ impl Keys {
         })
     }
 
+    /// Waits until the replicas of a cluster's Valkey have the last change, and warns if some have not: the change would then
+    /// be lost with the primary. Returns the replicas, if there are any.
+    fn replicas(&mut self, now_s: u64) -> Option<Replicas> {
+        let Self::Cluster { runtime, link, keys } = self else { return None };
+        match runtime.block_on(keys.replicated(link, now_s)) {
+            Ok(Some(replicas)) => {
+                let Replicas { connected, reached } = replicas;
+                if reached < connected {
+                    terminal::complain(&format!(
+                        "{} of {connected} replicas of Valkey have not confirmed the change: if the primary fails before \
+                         they have it, and before an agent has read it, it is lost; list the keys again in a few seconds",
+                        connected - reached
+                    ));
+                }
+                Some(replicas).filter(|_| connected > 0)
+            }
+            Ok(None) => {
+                let line =
+                    "whether replicas of Valkey have the change is not known: its user needs +info";
+                terminal::complain(line);
+                None
+            }
+            Err(error) => {
+                terminal::complain(&format!(
+                    "whether replicas of Valkey have the change is not known: {error}; list the keys again"
+                ));
+                None
+            }
+        }
+    }
+
     fn how_to_list(&self) -> String {
         match self {
             Self::Cache(store) => format!("rejoin keys list {}", store.name()),
@@ -213,11 +244,12 @@ fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
     let key = keys.ring(now_s)?.list(now_s).find(|key| key.id == id);
     let changed = || format!("another process has changed the keys: see {}", keys.how_to_list());
     let key = key.with_context(changed)?;
+    let replicas = keys.replicas(now_s);
     if json {
-        return terminal::print_result(&record(&key).to_string());
+        return terminal::print_result(&with_replicas(record(&key), replicas).to_string());
     }
     let wait = time(key.encrypts_from_s.saturating_sub(now_s));
-    terminal::print_result(&format!("made {id}, which encrypts in {wait}"))
+    terminal::print_result(&format!("made {id}, which encrypts in {wait}{}", told(replicas)))
 }
 
 fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::Result<()> {
@@ -230,14 +262,34 @@ fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::R
         return Err(Misuse(text).into());
     };
     anyhow::ensure!(keys.retire(id, now_s)?, "{id}: another process has retired it");
+    let replicas = keys.replicas(now_s);
     if json {
-        return terminal::print_result(&json!({"retired": id.to_string()}).to_string());
+        let record = with_replicas(json!({"retired": id.to_string()}), replicas);
+        return terminal::print_result(&record.to_string());
     }
     let soon = match keys {
         Keys::Cache(_) | Keys::File(..) => "a second",
         Keys::Cluster { .. } => "three seconds",
     };
-    terminal::print_result(&format!("retired {id}: no server opens its tickets {soon} from now"))
+    let replicas = told(replicas);
+    terminal::print_result(&format!(
+        "retired {id}: no server opens its tickets {soon} from now{replicas}"
+    ))
+}
+
+/// Says how many replicas have a change.
+fn told(replicas: Option<Replicas>) -> String {
+    replicas.map_or_else(String::new, |Replicas { connected, reached }| {
+        format!("; {reached} of {connected} replicas of Valkey have the change")
+    })
+}
+
+fn with_replicas(mut record: serde_json::Value, replicas: Option<Replicas>) -> serde_json::Value {
+    if let Some(Replicas { connected, reached }) = replicas {
+        record["replicas"] = connected.into();
+        record["replicas_with_the_change"] = reached.into();
+    }
+    record
 }
 
 fn record(key: &KeyStatus) -> serde_json::Value {

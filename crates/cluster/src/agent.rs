@@ -21,8 +21,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::health::Health;
 use crate::sessions::Sessions;
 use crate::{
-    ClusterKeys, Error, Followed, RingRecord, Settings, SiteKeys, SiteLinks, SiteName, Sites,
-    WrappingKey,
+    ClusterKeys, ClusterSecret, Error, Followed, KeyFile, RingRecord, Settings, SiteKeys,
+    SiteLinks, SiteName, Sites,
 };
 use abroad::Abroad;
 use carrier::Carrier;
@@ -31,10 +31,10 @@ use carrier::Carrier;
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
-    key: WrappingKey,
+    /// Read by [`Self::new`], and handed over by [`Self::run`].
+    files: Option<(KeyFile, RingRecord)>,
     sites: Sites,
     store: Arc<Store>,
-    record: Option<RingRecord>,
     accepts_older_ring: bool,
     health: Arc<Health>,
 }
@@ -56,6 +56,10 @@ pub enum News<'a> {
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
+    /// The key file has other keys, which are used from now on.
+    Rekeyed(&'a ClusterSecret),
+    /// The key file has changed, and cannot be used. The last keys stay in use. Each reason is told once.
+    NotRekeyed(&'a Error),
 }
 
 impl Agent {
@@ -72,26 +76,27 @@ impl Agent {
     /// The time after which an overdue session is removed: a day, by which most tickets have expired.
     const OVERDUE_FOR_MS: u64 = 24 * 3_600 * 1_000;
 
-    /// Reads all files that the settings name, and opens or creates the machine's cache. Only the password's file is opened
-    /// again, when Valkey refuses the password; so the process may change to another user. Must be called before the servers start, so that they find
-    /// the cache.
+    /// Reads all files that the settings name, and opens or creates the machine's cache. Only two files are opened again:
+    /// the password's, when Valkey refuses the password, and the key file, when it has changed. So the process may change to
+    /// another user. Must be called before the servers start, so that they find the cache.
     ///
     /// # Errors
     /// A file cannot be read, the cache belongs to a different cluster, or a setting is out of range.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let key = WrappingKey::read(&settings.key_file)?;
+        let key_file = settings.open_key_file()?;
+        let secret = key_file.secret();
         let sites = settings.all_sites()?;
-        let id_key = key.derive(b"session ids");
-        let id_key = id_key.first_chunk().expect("32 bytes");
         let cache = CacheSettings::new(settings.capacity);
         let (folder, name) = (&settings.folder, settings.cache()?);
-        let store = Store::open_for_cluster(folder, &name, Some(&cache), id_key)?;
+        let store = Store::open_for_cluster(folder, &name, Some(&cache), secret.ids())?;
         let store = Arc::new(store);
         Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
-        let record = Some(RingRecord::open(&settings.key_file, &key, &settings.name)?);
-        let (accepts_older_ring, health) = (false, Arc::default());
-        Ok(Self { settings, key, sites, store, record, accepts_older_ring, health })
+        let record = RingRecord::open(&settings.key_file, secret, &settings.name)?;
+        let (accepts_older_ring, health) = (false, Arc::<Health>::default());
+        health.note_rekey_step(secret.step());
+        let files = Some((key_file, record));
+        Ok(Self { settings, files, sites, store, accepts_older_ring, health })
     }
 
     /// Accepts the first ring in Valkey, even if this machine has seen a newer one.
@@ -133,7 +138,8 @@ impl Agent {
         shutdown: impl Future<Output = ()>,
         mut tell: impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let keys = self.keys()?;
+        let (key_file, record) = self.files.take().expect("it runs once");
+        let keys = self.keys(key_file.secret())?.recorded_in(record);
         let is_over = Arc::new(AtomicBool::new(false));
         let (letters, received) = mpsc::channel(Self::MOST_WAITING);
         let postman = Postman {
@@ -142,7 +148,7 @@ impl Agent {
             is_over: Arc::clone(&is_over),
         };
         let postman = std::thread::spawn(move || postman.run(&letters));
-        let work = self.work(keys, received, &mut tell);
+        let work = self.work(keys, key_file, received, &mut tell);
         let done = tokio::select! {
             done = work => done,
             () = shutdown => Ok(()),
@@ -154,29 +160,28 @@ impl Agent {
         done
     }
 
-    fn keys(&mut self) -> Result<ClusterKeys, Error> {
+    fn keys(&self, secret: &ClusterSecret) -> Result<ClusterKeys, Error> {
         let (name, schedule) = (self.settings.name.clone(), self.settings.schedule()?);
         let last = self.store.ring()?.map(|ring| (self.store.ring_version(), ring));
-        let mut keys = ClusterKeys::new(name, &self.key, Some(schedule))?.after(last);
-        if let Some(record) = self.record.take() {
-            keys = keys.recorded_in(record);
-        }
+        let keys = ClusterKeys::new(name, secret, Some(schedule))?.after(last);
         Ok(keys.accepting_older(self.accepts_older_ring))
     }
 
     async fn work(
         &self,
         keys: ClusterKeys,
+        key_file: KeyFile,
         letters: mpsc::Receiver<Letter>,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
         let links = self.sites.open();
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
-        let (abroad, queues) = Abroad::new(&links, &self.settings, &self.key, &ring)?;
+        let secret = key_file.secret();
+        let (abroad, queues) = Abroad::new(&links, &self.settings, secret, &ring)?;
         let own = links.own().clone();
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
-            sessions: Sessions::of_cluster(own, &self.settings, &self.key, &ring)?,
+            sessions: Sessions::of_cluster(own, &self.settings, secret, &ring)?,
             abroad,
             health: Arc::clone(&self.health),
             deadline: self.settings.deadline(),
@@ -190,14 +195,15 @@ impl Agent {
             () = carry => Ok(()),
             () = queues.serve(&carrier) => Ok(()),
             () = self.keep_house(&carrier.sessions) => Ok(()),
-            done = self.follow(keys, &links, &carrier, tell) => done,
+            done = self.follow(keys, key_file, &links, &carrier, tell) => done,
         }
     }
 
-    /// Follows the ring until the cache is removed.
+    /// Follows the ring and the key file until the cache is removed.
     async fn follow(
         &self,
         keys: ClusterKeys,
+        mut key_file: KeyFile,
         links: &SiteLinks,
         carrier: &Carrier,
         tell: &mut impl FnMut(News<'_>),
@@ -208,6 +214,17 @@ impl Agent {
         let (mut told, mut to_adopt) = (ToldOfAll::default(), None);
         loop {
             look.tick().await;
+            match key_file.renew() {
+                Ok(false) => {}
+                Ok(true) => {
+                    let secret = key_file.secret();
+                    keys.set_secret(secret);
+                    carrier.set_secret(secret);
+                    self.health.note_rekey_step(secret.step());
+                    tell(News::Rekeyed(secret));
+                }
+                Err(error) => tell(News::NotRekeyed(&error)),
+            }
             let followed = keys.follow(unix_ms() / 1_000).await;
             keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
             self.note(&followed);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::link::is_denied;
-use crate::{ClusterName, SiteName};
+use crate::{ClusterName, RekeyStep, SiteName};
 
 /// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +99,28 @@ pub enum Error {
         cause: io::Error,
     },
 
+    /// A key file that has replaced that of another cluster, or of this one before all of its keys were replaced.
+    #[error(
+        "{} has the secret of another cluster: copy it again from a machine of this one; to begin with a new secret, stop \
+         the servers, remove their cache and restart the agent",
+        path.display()
+    )]
+    OtherSecret {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// A step in the replacement of the cluster's key that is not due.
+    #[error(
+        "{due} comes before {step}: each step must reach all machines before the next one begins"
+    )]
+    OutOfTurn {
+        /// The step.
+        step: RekeyStep,
+        /// The step that is due.
+        due: RekeyStep,
+    },
+
     /// A file that is not a safe or valid key file.
     #[error("{} {fault}: {}", path.display(), fault.remedy())]
     BadKeyFile {
@@ -129,8 +151,8 @@ pub enum Error {
 
     /// The ring of ticket keys in Valkey was not encrypted with this cluster's key.
     #[error(
-        "{key} in Valkey cannot be decrypted with this cluster's key: use the same key file on all machines; \
-         if they have it, delete {key}, and they will restore it"
+        "{key} in Valkey cannot be decrypted with this cluster's key: use the same key file on all machines (while the \
+         key is replaced, that of the step before or after); if they have it, delete {key}, and they will restore it"
     )]
     Unopened {
         /// Its key in Valkey.
@@ -233,8 +255,15 @@ pub enum KeyFileFault {
         /// The mode of its folder.
         mode: u32,
     },
-    /// It does not contain a key.
+    /// It does not begin with a key.
     NoKey,
+    /// A line after the first is not what it must be.
+    BadLine {
+        /// Its number.
+        line: u8,
+    },
+    /// It has the same key twice.
+    SameKeys,
 }
 
 impl KeyFileFault {
@@ -244,7 +273,9 @@ impl KeyFileFault {
             Self::Owner { .. } => "change its owner to root, or to the user that runs this",
             Self::Mode { .. } => "give it mode 600",
             Self::Folder { .. } => "move it to a folder that only its owner can write to",
-            Self::NoKey => "copy it again from another machine of the cluster",
+            Self::NoKey | Self::BadLine { .. } | Self::SameKeys => {
+                "copy it again from another machine of the cluster"
+            }
         }
     }
 }
@@ -258,7 +289,9 @@ impl fmt::Display for KeyFileFault {
             Self::Folder { mode } => {
                 write!(f, "is in a folder of mode {mode:o}: other users may replace it")
             }
-            Self::NoKey => f.write_str("does not contain 64 hexadecimal digits"),
+            Self::NoKey => f.write_str("does not begin with 64 hexadecimal digits"),
+            Self::BadLine { line } => write!(f, "has no such line {line} as a key file has"),
+            Self::SameKeys => f.write_str("has the same key twice"),
         }
     }
 }

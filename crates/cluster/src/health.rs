@@ -18,6 +18,7 @@ pub struct Health {
     sent: [AtomicU64; 3],
     fetched: [AtomicU64; 4],
     uncertain: AtomicU64,
+    rekey_step: AtomicU64,
     misses: Mutex<Misses>,
     /// 0 where the own site is the home, 1 while the home does not answer, 2 while it does.
     home: AtomicU8,
@@ -55,6 +56,8 @@ pub struct HealthFacts {
     /// Sessions taken for a server of this machine that might have been taken before: early data that comes with them is
     /// rejected.
     pub uncertain: u64,
+    /// The steps of [`RekeyStep`](crate::RekeyStep) that the agent has taken: none, one or two; none again after the third.
+    pub rekey_step: u64,
     /// The fetches without a session, by kind.
     pub misses: Misses,
     /// True if the site that is the ring's home answered the last time. `None` if that is the machine's own site.
@@ -132,6 +135,7 @@ impl Health {
             unfit,
             unfetched,
             uncertain: read(&self.uncertain),
+            rekey_step: read(&self.rekey_step),
             misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
             is_home_linked: match self.home.load(Relaxed) {
                 0 => None,
@@ -186,6 +190,10 @@ impl Health {
 
     pub(crate) fn note_uncertain(&self) {
         self.uncertain.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_rekey_step(&self, step: u64) {
+        self.rekey_step.store(step, Relaxed);
     }
 
     pub(crate) fn note_misses(&self, misses: Misses) {

@@ -15,20 +15,25 @@
 //! The highest version seen outlives the process: in the machine's shared memory with the ring itself, and in a file
 //! beside the key file ([`RingRecord`]). An older ring, which may hold revoked keys, is refused by the next process, too.
 //!
+//! While the cluster's key is being replaced ([`ClusterSecret`]), a ring is read under either key and written under the one
+//! in use. A server that finds it under the last one writes it again, as the next version. One that does not use the next key
+//! yet leaves it as it is, so a ring changes once, and again only after such a server has changed it. Once all use the next
+//! key, the ring is under that, and nobody is left who would write it under the last one.
+//!
 //! A server that is cut off for longer than the schedule's lead encrypts with a key whose turn is over for the others:
 //! they refuse its tickets earlier by the difference. It refuses tickets under the others' new keys until it is back,
 //! and uses revoked keys until then.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, SECRET_BYTES, Schedule};
 use zeroize::Zeroizing;
 
-use crate::ring_place::{Change, Found, Known, RingPlace, Token};
+use crate::ring_place::{Change, Found, Known, Replicas, RingPlace, Token};
 use crate::ring_record::RingRecord;
-use crate::wrapping_key::{WrappingKey, fill_at_random};
-use crate::{ClusterName, Error, Link};
+use crate::wrapping_key::{KeyName, fill_at_random};
+use crate::{ClusterName, ClusterSecret, Error, Link};
 
 /// One server's view of the cluster's ring.
 pub struct ClusterKeys {
@@ -65,22 +70,24 @@ impl ClusterKeys {
     /// The attempts to change the ring. Of two servers that change it at once, one has to try again.
     const MOST_ATTEMPTS: u32 = 20;
     const ATTEMPT_AFTER: Duration = Duration::from_millis(50);
+    /// The longest wait for replicas, which say once a second what they have.
+    const REPLICATED_WITHIN: Duration = Duration::from_secs(2);
 
-    /// The ring of the cluster of this name, whose servers all have this key. From the first [`Self::follow`] on the
+    /// The ring of the cluster of this name, whose servers all have this secret. From the first [`Self::follow`] on the
     /// ring has this schedule; `None` leaves the ring's own.
     ///
     /// # Errors
     /// [`Error::ShortLead`].
     pub fn new(
         name: ClusterName,
-        key: &WrappingKey,
+        secret: &ClusterSecret,
         schedule: Option<Schedule>,
     ) -> Result<Self, Error> {
         let (lead_s, least_s) = (schedule.unwrap_or_default().lead_s(), Self::LEAST_LEAD_S);
         if lead_s < least_s {
             return Err(Error::ShortLead { lead_s, least_s });
         }
-        let place = Arc::new(RingPlace::new(&name, key));
+        let place = Arc::new(RingPlace::new(&name, secret));
         Ok(Self {
             name,
             place,
@@ -124,6 +131,17 @@ impl ClusterKeys {
     pub fn accepting_older(mut self, accepts_older: bool) -> Self {
         self.accepts_older = accepts_older;
         self
+    }
+
+    /// Uses the keys of this secret from now on. The ring stays as it is.
+    pub fn set_secret(&mut self, secret: &ClusterSecret) {
+        self.place = Arc::new(RingPlace::new(&self.name, secret));
+        self.record.iter_mut().for_each(|record| record.set_secret(secret));
+    }
+
+    /// Returns the name of the key that the ring in Valkey is encrypted under, as it was read last.
+    pub fn wrapped_under(&self) -> Option<KeyName> {
+        self.known.as_ref().map(|known| known.key)
     }
 
     /// Returns the reason why the highest version was not recorded, once.
@@ -186,6 +204,35 @@ impl ClusterKeys {
             tokio::time::sleep(Self::ATTEMPT_AFTER).await;
         }
         Err(Error::Busy { name: self.name.clone() })
+    }
+
+    /// Waits for two seconds at most until the primary's replicas have the ring as it was written last: a change that none
+    /// of them has is lost with the primary, if no agent has read it by then. If it was lost meanwhile, it is put back.
+    /// `None`: the user may not ask for replicas (`INFO`).
+    ///
+    /// Valkey's command `WAIT` would tell the same of one connection alone, and nothing of a change that was made over a
+    /// connection before it. The replicas' positions are the primary's, whoever asks.
+    ///
+    /// # Errors
+    /// Those of [`Self::follow`].
+    pub async fn replicated(
+        &mut self,
+        link: &mut Link,
+        now_s: u64,
+    ) -> Result<Option<Replicas>, Error> {
+        let (end, mut most, mut goal) = (Instant::now() + Self::REPLICATED_WITHIN, 0, None);
+        loop {
+            let told = self.place.replicas(link, goal.as_deref()).await?;
+            let Some((reached_by, Replicas { connected, reached })) = told else { return Ok(None) };
+            // One that has left since has not said that it has the ring.
+            most = most.max(connected);
+            if reached >= most || Instant::now() >= end {
+                self.look(link, now_s).await?;
+                return Ok(Some(Replicas { connected: most, reached }));
+            }
+            goal = Some(reached_by);
+            tokio::time::sleep(Self::ATTEMPT_AFTER).await;
+        }
     }
 
     /// Returns the last ring seen.
@@ -261,7 +308,8 @@ impl ClusterKeys {
             (Found::Nothing, _) => drop(self.put_back(link, None).await?),
             (Found::Other(found), _) => self.take(link, found).await?,
         }
-        self.reschedule(link).await
+        self.reschedule(link).await?;
+        self.rewrap(link).await
     }
 
     /// Creates the key that is due. Does nothing if another server has created it in the meantime.
@@ -324,6 +372,17 @@ impl ClusterKeys {
             self.schedule = None;
         }
         Ok(())
+    }
+
+    /// Puts the ring under the key in use, if it is under the last one. If another server does so first, the next call of
+    /// [`Self::follow`] shows it.
+    async fn rewrap(&mut self, link: &mut Link) -> Result<(), Error> {
+        let outdated = self.known.as_ref().filter(|known| self.place.is_outdated(known));
+        let Some(ring) = outdated.filter(|_| self.makes_keys).map(|known| known.ring.clone())
+        else {
+            return Ok(());
+        };
+        self.replace(link, ring, Change::Other).await.map(|_| ())
     }
 
     /// Replaces the known ring by this one. Returns false if another ring is there.

@@ -7,18 +7,22 @@ use redis::Script;
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
 use zeroize::Zeroizing;
 
-use crate::wrapping_key::{Wrapping, WrappingKey, fill_at_random};
-use crate::{ClusterName, Error, Link};
+use crate::wrapping_key::{KeyName, Wrapping, fill_at_random};
+use crate::{ClusterName, ClusterSecret, Error, Link, Turn};
 
-/// The place of a cluster's ring in Valkey, for holders of the cluster's key.
+/// The place of a cluster's ring in Valkey, for holders of the cluster's secret.
 pub(crate) struct RingPlace {
     ring: String,
     lease: String,
     /// The context that pages are authenticated with, besides their version.
     purpose: Vec<u8>,
-    wrapping: Wrapping,
+    /// A wrapping for each key that is accepted; the first is used.
+    wrappings: Vec<(KeyName, Wrapping)>,
+    /// The key that was used before.
+    last: Option<KeyName>,
     read: Script,
     replace: Script,
+    replicas: Script,
 }
 
 /// A ring that was read from Valkey or written to it.
@@ -26,7 +30,18 @@ pub(crate) struct RingPlace {
 pub(crate) struct Known {
     pub(crate) version: u64,
     nonce: [u8; Wrapping::NONCE_BYTES],
+    /// The key that the page is wrapped under.
+    pub(crate) key: KeyName,
     pub(crate) ring: KeyRing,
+}
+
+/// The replicas of the primary that has the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    /// Those that are connected with it.
+    pub connected: u32,
+    /// Those of them that have the ring as it was written last.
+    pub reached: u32,
 }
 
 /// The result of reading the ring.
@@ -62,20 +77,28 @@ const LEASE_MS: u32 = 5_000;
 const REST_MS: u32 = 30_000;
 
 impl RingPlace {
-    pub(crate) fn new(name: &ClusterName, key: &WrappingKey) -> Self {
+    pub(crate) fn new(name: &ClusterName, secret: &ClusterSecret) -> Self {
+        let last = secret.other_name().filter(|(turn, _)| *turn == Turn::Last);
         Self {
             ring: name.valkey_key("ring"),
             lease: name.valkey_key("lease"),
             purpose: [PURPOSE, b" ", name.as_str().as_bytes(), b" "].concat(),
-            wrapping: key.wrapping(PURPOSE),
+            wrappings: secret.keys().map(|key| (key.name(), key.wrapping(PURPOSE))).collect(),
+            last: last.map(|(_, name)| name),
             read: Script::new(include_str!("scripts/read_ring.lua")),
             replace: Script::new(include_str!("scripts/replace_ring.lua")),
+            replicas: Script::new(include_str!("scripts/replicas.lua")),
         }
     }
 
     /// Returns the name of the ring's key in Valkey.
     pub(crate) fn valkey_key(&self) -> &str {
         &self.ring
+    }
+
+    /// Returns true if a page is under the key that was used before.
+    pub(crate) fn is_outdated(&self, known: &Known) -> bool {
+        self.last == Some(known.key)
     }
 
     /// Reads the ring. With a token, also requests the lease.
@@ -117,22 +140,40 @@ impl RingPlace {
         replace.key(&self.ring).key(&self.lease).arg(expected).arg(expected_nonce);
         replace.arg(version).arg(&page).arg(token).arg(rest_ms);
         let replaced: bool = replace.invoke_async(link).await?;
-        Ok(replaced.then(|| Known { version, nonce: nonce(&page), ring }))
+        let key = self.wrappings[0].0;
+        Ok(replaced.then(|| Known { version, nonce: nonce(&page), key, ring }))
+    }
+
+    /// Returns what the replicas must have reached, which is all that was written until now unless a `goal` is given, and how
+    /// many have. `None`: the user may not ask.
+    pub(crate) async fn replicas(
+        &self,
+        link: &mut Link,
+        goal: Option<&str>,
+    ) -> Result<Option<(String, Replicas)>, Error> {
+        let mut replicas = self.replicas.prepare_invoke();
+        replicas.key(&self.ring).arg(goal.unwrap_or("0"));
+        let told: Option<(String, u32, u32)> = replicas.invoke_async(link).await?;
+        Ok(told.map(|(goal, connected, reached)| (goal, Replicas { connected, reached })))
     }
 
     fn wrap(&self, version: u64, ring: &KeyRing) -> Result<Vec<u8>, Error> {
         let mut page = Zeroizing::new([0; PAGE_BYTES]);
         ring.to_page(&mut page);
-        self.wrapping.wrap(&self.context(version), &*page)
+        self.wrappings[0].1.wrap(&self.context(version), &*page)
     }
 
     fn open(&self, version: &[u8], wrapped: &[u8]) -> Result<Known, Error> {
         let unopened = || Error::Unopened { key: self.ring.clone() };
         let version = str::from_utf8(version).ok().and_then(|text| text.parse().ok());
         let version: u64 = version.ok_or_else(unopened)?;
-        let page = self.wrapping.unwrap(&self.context(version), wrapped).ok_or_else(unopened)?;
+        let context = self.context(version);
+        let unwrap = |(key, wrapping): &(KeyName, Wrapping)| {
+            Some((*key, wrapping.unwrap(&context, wrapped)?))
+        };
+        let (key, page) = self.wrappings.iter().find_map(unwrap).ok_or_else(unopened)?;
         let page = page.as_slice().try_into().map_err(|_| unopened())?;
-        Ok(Known { version, nonce: nonce(wrapped), ring: KeyRing::from_page(page)? })
+        Ok(Known { version, nonce: nonce(wrapped), key, ring: KeyRing::from_page(page)? })
     }
 
     fn context(&self, version: u64) -> Vec<u8> {

@@ -4,12 +4,13 @@
 //!
 //! The file is one line, which is written in place through a descriptor that stays open: an agent that has given up
 //! root cannot replace a file of root's. The line is authenticated under the cluster's key. A line that was torn, or
-//! belongs to an earlier key, counts as none.
+//! was written under a key that is not accepted, counts as none. One under a key that is accepted and not used is written
+//! anew.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::hmac;
@@ -17,15 +18,19 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
 use rustix::io::Errno;
 
 use crate::error::KeyFileFault;
-use crate::wrapping_key::{fault, file_name, folder};
-use crate::{ClusterName, Error, WrappingKey};
+use crate::key_file::{fault, file_name, folder};
+use crate::{ClusterName, ClusterSecret, Error};
 
 /// The record of one cluster on one machine. Several processes may have it open.
 pub struct RingRecord {
     path: PathBuf,
     /// The open file; `None` if it cannot be written.
     file: Option<File>,
-    mac: hmac::Key,
+    name: ClusterName,
+    /// One for each key that is accepted; the first is used.
+    macs: Vec<hmac::Key>,
+    /// The user to whom the key file belongs.
+    owner: Option<u32>,
     seen: u64,
     trouble: Option<Error>,
 }
@@ -40,13 +45,17 @@ impl RingRecord {
     ///
     /// # Errors
     /// Other users may read or write the file or write to its folder, or it cannot be read.
-    pub fn open(key_file: &Path, key: &WrappingKey, name: &ClusterName) -> Result<Self, Error> {
+    pub fn open(
+        key_file: &Path,
+        secret: &ClusterSecret,
+        name: &ClusterName,
+    ) -> Result<Self, Error> {
         let mut path = key_file.as_os_str().to_owned();
         path.push(".seen");
-        let path = PathBuf::from(path);
-        let purpose = format!("rejoin cluster ring record {name}");
-        let mac = hmac::Key::new(hmac::HMAC_SHA256, &*key.derive(purpose.as_bytes()));
-        let mut record = Self { path, file: None, mac, seen: 0, trouble: None };
+        let (path, macs) = (PathBuf::from(path), macs(secret, name));
+        let owner = std::fs::symlink_metadata(key_file).ok().map(|file| file.uid());
+        let (name, trouble) = (name.clone(), None);
+        let mut record = Self { path, file: None, name, macs, owner, seen: 0, trouble };
         match record.open_file(OFlags::RDWR) {
             Ok(file) => record.file = Some(record.checked(file)?),
             Err(Errno::NOENT) => {
@@ -63,11 +72,25 @@ impl RingRecord {
                     cause: cause.into(),
                 };
                 let file = record.open_file(OFlags::RDONLY).map_err(unreadable)?;
-                record.seen = record.read(&record.checked(file)?);
+                record.seen = record.read(&record.checked(file)?).version;
             }
         }
-        record.seen = record.file.as_ref().map_or(record.seen, |file| record.read(file));
+        record.seen = record.file.as_ref().map_or(record.seen, |file| record.read(file).version);
+        record.write_anew();
         Ok(record)
+    }
+
+    /// Uses the keys of this secret from now on.
+    pub(crate) fn set_secret(&mut self, secret: &ClusterSecret) {
+        self.macs = macs(secret, &self.name);
+        self.write_anew();
+    }
+
+    /// Writes the line under the key in use, if it is under another one.
+    fn write_anew(&mut self) {
+        if self.seen > 0 {
+            self.record(self.seen, false);
+        }
     }
 
     /// Returns the highest version that was seen; 0 if none is recorded.
@@ -81,6 +104,10 @@ impl RingRecord {
             return;
         }
         self.seen = version;
+        self.record(version, lower);
+    }
+
+    fn record(&mut self, version: u64, lower: bool) {
         let Some(file) = &self.file else { return };
         if let Err(cause) = self.write(file, version, lower) {
             self.trouble = Some(Error::Unwritable { path: self.path.clone(), cause });
@@ -94,26 +121,27 @@ impl RingRecord {
 
     fn write(&self, file: &File, version: u64, lower: bool) -> io::Result<()> {
         flock(file, FlockOperation::LockExclusive)?;
-        let written = if lower || self.read(file) < version {
-            file.write_all_at(self.line(version).as_bytes(), 0).and_then(|()| file.sync_data())
-        } else {
+        let there = self.read(file);
+        let version = if lower { version } else { version.max(there.version) };
+        let written = if there == (Line { version, is_under_first: true }) {
             Ok(())
+        } else {
+            let line = line(&self.macs[0], version);
+            file.write_all_at(line.as_bytes(), 0).and_then(|()| file.sync_data())
         };
         flock(file, FlockOperation::Unlock)?;
         written
     }
 
-    fn read(&self, file: &File) -> u64 {
-        let mut line = [0; Self::LINE_BYTES];
-        let read = file.read_exact_at(&mut line, 0).ok().and_then(|()| str::from_utf8(&line).ok());
-        let version = read.and_then(|line| line.get(..Self::DIGITS)?.parse().ok());
-        version.filter(|version| Some(&*self.line(*version)) == read).unwrap_or(0)
-    }
-
-    fn line(&self, version: u64) -> String {
-        let tag = hmac::sign(&self.mac, &version.to_be_bytes());
-        let tag: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{version:0digits$} {tag}\n", digits = Self::DIGITS)
+    /// Reads the line. One that none of the keys authenticates has version 0.
+    fn read(&self, file: &File) -> Line {
+        let mut bytes = [0; Self::LINE_BYTES];
+        let read = file.read_exact_at(&mut bytes, 0).ok();
+        let read = read.and_then(|()| str::from_utf8(&bytes).ok()).unwrap_or_default();
+        let version = read.get(..Self::DIGITS).and_then(|digits| digits.parse().ok());
+        let version = version.unwrap_or(0);
+        let key = self.macs.iter().position(|mac| line(mac, version) == read);
+        key.map_or_else(Line::default, |key| Line { version, is_under_first: key == 0 })
     }
 
     fn open_file(&self, flags: OFlags) -> Result<File, Errno> {
@@ -126,7 +154,7 @@ impl RingRecord {
     fn checked(&self, file: File) -> Result<File, Error> {
         let stat = fstat(&file)
             .map_err(|cause| Error::Unreadable { path: self.path.clone(), cause: cause.into() })?;
-        fault(&stat).map_or(Ok(file), |fault| Err(self.bad(fault)))
+        fault(&stat, self.owner).map_or(Ok(file), |fault| Err(self.bad(fault)))
     }
 
     fn bad(&self, fault: KeyFileFault) -> Error {
@@ -136,6 +164,26 @@ impl RingRecord {
     fn unwritable(&self, cause: Errno) -> Error {
         Error::Unwritable { path: self.path.clone(), cause: cause.into() }
     }
+}
+
+/// The contents of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Line {
+    version: u64,
+    /// True if it is under the key in use.
+    is_under_first: bool,
+}
+
+fn macs(secret: &ClusterSecret, name: &ClusterName) -> Vec<hmac::Key> {
+    let purpose = format!("rejoin cluster ring record {name}");
+    let mac = |derived: &[u8]| hmac::Key::new(hmac::HMAC_SHA256, derived);
+    secret.keys().map(|key| mac(&*key.derive(purpose.as_bytes()))).collect()
+}
+
+fn line(mac: &hmac::Key, version: u64) -> String {
+    let tag = hmac::sign(mac, &version.to_be_bytes());
+    let tag: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{version:0digits$} {tag}\n", digits = RingRecord::DIGITS)
 }
 
 impl fmt::Debug for RingRecord {

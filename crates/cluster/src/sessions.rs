@@ -13,6 +13,19 @@
 //! 000's Algorithm 1 like a machine's cache with hints alone. Nothing in Valkey expires by
 //! itself, and Valkey must not evict (`maxmemory-policy noeviction`): it would evict whole shards.
 //!
+//! While the cluster's key is being replaced ([`crate::ClusterSecret`]), ids are hashed under two keys. A session is stored
+//! under the key in use, and looked up under that and the other one: machines that use either find each other's sessions.
+//!
+//! It might then be under two names, and be handed out twice. So a machine with two keys is never certain that a session
+//! was not handed out before, and a machine with one is certain of a master only once it has known it for long enough
+//! *since its keys changed* (`masters`). Early data is accepted once:
+//!
+//! - Of two machines that are certain, both have one key. If it is the same key, they take from one name, which Valkey hands
+//!   out once.
+//! - If it is not, one has not begun with the replacement and the other has ended it. All machines had two keys between
+//!   these, and the other one waits for longer than early data is accepted. So the first flight that the one accepted is too
+//!   old for the other.
+//!
 //! Not here: deadlines, queues, and the cache in front. Every `now_ms` is an argument, in Unix
 //! time. If the machines' clocks differ, sessions become overdue earlier or later by the difference.
 
@@ -27,13 +40,13 @@ mod value;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::{fmt, mem};
+use std::{fmt, iter, mem};
 
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
 use rejoin_tickets::KeyRing;
 
-use crate::{Error, Link, Settings, WrappingKey};
-use address::{Address, Addresses, Shard};
+use crate::{ClusterSecret, Error, Link, Settings};
+use address::{Address, Addresses, Member, Shard};
 use keys::Keys;
 use masters::Masters;
 use misses::Miss;
@@ -100,6 +113,8 @@ pub struct Taken {
     pub is_certain: bool,
     /// The time, in microseconds of Valkey's clock.
     at_us: u64,
+    /// The hashed id that it was under.
+    member: Member,
     is_moved: bool,
 }
 
@@ -183,11 +198,21 @@ impl Sessions {
     pub fn of_cluster(
         link: Link,
         settings: &Settings,
-        key: &WrappingKey,
+        secret: &ClusterSecret,
         ring: &KeyRing,
     ) -> Result<Self, Error> {
-        let hash_key = key.derive(b"hashed session ids");
-        Self::new(link, settings.name.as_str(), &hash_key, settings.bounds(), ring)
+        let bounds = settings.bounds();
+        let sessions = Self::new(link, settings.name.as_str(), &[0; 32], bounds, ring)?;
+        sessions.set_secret(secret);
+        Ok(sessions)
+    }
+
+    /// Hashes ids under the keys of this secret from now on.
+    pub fn set_secret(&self, secret: &ClusterSecret) {
+        let mut keys = secret.keys().map(|key| key.derive(b"hashed session ids"));
+        let (first, second) = (keys.next().expect("one at least"), keys.next());
+        self.addresses.set_hash_keys(&first, second.as_deref());
+        self.masters.forget();
     }
 
     /// Uses the keys of a newer ring from now on. Keys that only the last ring had count as gone.
@@ -244,7 +269,10 @@ impl Sessions {
             return Ok(Put::Refused(Refusal::TooLarge));
         }
         let value = value::seal(&self.keys(), now_ms, entry, is_moved)?;
-        let Address { shard, member } = self.addresses.of(entry.id);
+        let Address { shard, member } = match taken {
+            Some(taken) => self.addresses.at(taken.member),
+            None => self.addresses.of(entry.id),
+        };
         let mut put = self.scripts.put.prepare_invoke();
         put.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
         put.arg(&member).arg(value);
@@ -269,19 +297,32 @@ impl Sessions {
     /// # Errors
     /// Those of Valkey.
     pub async fn get(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
-        let Address { shard, member } = self.addresses.of(id);
-        let mut get = redis::cmd("HGET");
-        get.arg(&shard.values).arg(&member);
-        let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
-        let found = self.open(&self.keys(), now_ms, id, value.as_deref());
-        // An expired session stays: it may not have expired by another machine's clock.
-        if let Err(Miss::KeyOver | Miss::Altered) = found {
-            let mut discard = self.scripts.discard.prepare_invoke();
-            discard.key(&shard.order).key(&shard.values).key(&shard.counts);
-            discard.arg(&member).arg(value).arg(ENTRY_OVERHEAD_BYTES);
-            let _: bool = discard.invoke_async(&mut self.link.clone()).await?;
+        let (first, second) = self.addresses.all_of(id);
+        for address in iter::once(first).chain(second) {
+            let mut get = redis::cmd("HGET");
+            get.arg(&address.shard.values).arg(&address.member);
+            let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
+            if let Some(value) = value {
+                let found = self.open(&self.keys(), now_ms, id, &value);
+                // An expired session stays: it may not have expired by another machine's clock.
+                if let Err(Miss::KeyOver | Miss::Altered) = found {
+                    self.discard(&address, &value).await?;
+                }
+                return Ok(found.ok());
+            }
         }
-        Ok(found.ok())
+        self.misses.count(Miss::Absent);
+        Ok(None)
+    }
+
+    /// Removes a value that no machine can open.
+    async fn discard(&self, address: &Address<'_>, value: &[u8]) -> Result<(), Error> {
+        let Address { shard, member } = address;
+        let mut discard = self.scripts.discard.prepare_invoke();
+        discard.key(&shard.order).key(&shard.values).key(&shard.counts);
+        discard.arg(member).arg(value).arg(ENTRY_OVERHEAD_BYTES);
+        let _: bool = discard.invoke_async(&mut self.link.clone()).await?;
+        Ok(())
     }
 
     /// Looks up a session and removes it, so that no machine gets it twice. A value under an unknown key stays.
@@ -289,26 +330,33 @@ impl Sessions {
     /// # Errors
     /// Those of [`Self::get`]. The session may or may not have been removed then.
     pub async fn take(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
-        let Address { shard, member } = self.addresses.of(id);
-        let mut take = self.scripts.take.prepare_invoke();
-        take.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
-        take.arg(&member).arg(ENTRY_OVERHEAD_BYTES).arg(Masters::MARKS_STAY.as_micros() as u64);
+        let (first, second) = self.addresses.all_of(id);
+        let has_one_name = second.is_none();
         let keys = self.keys();
-        for name in keys.known() {
-            take.arg(name);
+        for Address { shard, member } in iter::once(first).chain(second) {
+            let mut take = self.scripts.take.prepare_invoke();
+            take.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
+            take.arg(&member).arg(ENTRY_OVERHEAD_BYTES).arg(Masters::MARKS_STAY.as_micros() as u64);
+            for name in keys.known() {
+                take.arg(name);
+            }
+            let took: Option<(Vec<u8>, String, u64)> =
+                take.invoke_async(&mut self.link.clone()).await?;
+            if let Some((value, master, at_us)) = took {
+                // A master that may have been replaced elsewhere is not known, either.
+                let is_certain = has_one_name
+                    && self.link.is_sole()
+                    && self.masters.is_certain(&master, now_ms, at_us / 1_000);
+                let found = self.open(&keys, now_ms, id, &value).ok();
+                return Ok(found.map(|found| {
+                    let is_moved = found.is_moved;
+                    let is_certain = is_certain && !is_moved;
+                    Found { taken: Some(Taken { is_certain, at_us, member, is_moved }), ..found }
+                }));
+            }
         }
-        let took: Option<(Vec<u8>, String, u64)> =
-            take.invoke_async(&mut self.link.clone()).await?;
-        let value = took.as_ref().map(|(value, ..)| &value[..]);
-        let mut found = self.open(&keys, now_ms, id, value).ok();
-        if let (Some(found), Some((_, master, at_us))) = (&mut found, took) {
-            // A master that may have been replaced elsewhere is not known, either.
-            let is_known =
-                self.link.is_sole() && self.masters.is_certain(&master, now_ms, at_us / 1_000);
-            let is_moved = found.is_moved;
-            found.taken = Some(Taken { is_certain: is_known && !is_moved, at_us, is_moved });
-        }
-        Ok(found)
+        self.misses.count(Miss::Absent);
+        Ok(None)
     }
 
     /// Updates a session after a visit of its client: the past visits, and the next expected one.
@@ -323,23 +371,32 @@ impl Sessions {
         returns_ms: u64,
         expires_ms: u64,
     ) -> Result<bool, Error> {
-        let Address { shard, member } = self.addresses.of(id);
-        let mut expect = self.scripts.expect.prepare_invoke();
-        expect.key(&shard.order).key(&shard.values).arg(&member);
-        expect.arg(score::score(returns_ms, expires_ms)).arg(&past.to_bytes());
-        Ok(expect.invoke_async(&mut self.link.clone()).await?)
+        let (first, second) = self.addresses.all_of(id);
+        for Address { shard, member } in iter::once(first).chain(second) {
+            let mut expect = self.scripts.expect.prepare_invoke();
+            expect.key(&shard.order).key(&shard.values).arg(&member);
+            expect.arg(score::score(returns_ms, expires_ms)).arg(&past.to_bytes());
+            if expect.invoke_async(&mut self.link.clone()).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// Removes a session. Returns true if it was there.
+    /// Removes a session, under both names if it has two. Returns true if it was there.
     ///
     /// # Errors
     /// Those of Valkey.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, Error> {
-        let Address { shard, member } = self.addresses.of(id);
-        let mut remove = self.scripts.remove.prepare_invoke();
-        remove.key(&shard.order).key(&shard.values).key(&shard.counts);
-        remove.arg(&member).arg(ENTRY_OVERHEAD_BYTES);
-        Ok(remove.invoke_async(&mut self.link.clone()).await?)
+        let (first, second) = self.addresses.all_of(id);
+        let mut was_there = false;
+        for Address { shard, member } in iter::once(first).chain(second) {
+            let mut remove = self.scripts.remove.prepare_invoke();
+            remove.key(&shard.order).key(&shard.values).key(&shard.counts);
+            remove.arg(&member).arg(ENTRY_OVERHEAD_BYTES);
+            was_there |= remove.invoke_async::<bool>(&mut self.link.clone()).await?;
+        }
+        Ok(was_there)
     }
 
     /// Removes up to `most` sessions of a shard that have expired, or have been overdue for this long. Returns the
@@ -424,16 +481,8 @@ impl Sessions {
         &self.bounds
     }
 
-    fn open(
-        &self,
-        keys: &Keys,
-        now_ms: u64,
-        id: &SessionId,
-        value: Option<&[u8]>,
-    ) -> Result<Found, Miss> {
-        let value = value.ok_or(Miss::Absent);
-        let opened = value.and_then(|value| value::open(keys, now_ms, id, value));
-        opened.inspect_err(|miss| self.misses.count(*miss))
+    fn open(&self, keys: &Keys, now_ms: u64, id: &SessionId, value: &[u8]) -> Result<Found, Miss> {
+        value::open(keys, now_ms, id, value).inspect_err(|miss| self.misses.count(*miss))
     }
 
     fn keys(&self) -> Arc<Keys> {

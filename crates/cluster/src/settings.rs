@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::link::Servers;
 use crate::sessions::Bounds;
-use crate::{ClusterName, Error, SiteName};
+use crate::{ClusterName, Error, KeyFile, SiteName};
 use access::Access;
 use rejoin_cache::Capacity;
 use rejoin_store::{CacheName, Store};
@@ -48,6 +48,11 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// The file with the key that encrypts all data that leaves a machine, as created by `rejoin cluster key`.
     pub key_file: PathBuf,
+    /// The user that the agent becomes, to whom the key file may belong: then the agent notices when it changes.
+    pub agent_user: Option<String>,
+    /// The user id of that user.
+    #[serde(skip)]
+    pub agent_uid: Option<u32>,
     /// The name of the machine's cache. The default is the cluster's name.
     pub cache: Option<String>,
     /// The folder of caches.
@@ -120,6 +125,14 @@ impl Settings {
         settings.cache().map_err(|error| wrong(error.to_string()))?;
         settings.schedule().map_err(|error| wrong(error.to_string()))?;
         Ok(settings)
+    }
+
+    /// Reads the key file.
+    ///
+    /// # Errors
+    /// Those of [`KeyFile::open`].
+    pub fn open_key_file(&self) -> Result<KeyFile, Error> {
+        KeyFile::open(&self.key_file, self.agent_uid)
     }
 
     /// Returns the name of the machine's cache.

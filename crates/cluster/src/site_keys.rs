@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::ring_place::{Change, Found, Known, RingPlace};
-use crate::{ClusterKeys, Error, Link, SiteLinks};
+use crate::{ClusterKeys, ClusterSecret, Error, Link, SiteLinks};
 
 /// One machine's view of the ring of a cluster, in one site or several.
 #[derive(Debug)]
@@ -101,6 +101,11 @@ impl SiteKeys {
         Followed { newer, own: own_answer, home: Some(home) }
     }
 
+    /// Uses the keys of this secret from now on. The ring and its copy stay as they are.
+    pub fn set_secret(&mut self, secret: &ClusterSecret) {
+        self.keys.set_secret(secret);
+    }
+
     /// Returns the keys, of which a copy may be newer than the home's.
     pub fn keys(&self) -> &ClusterKeys {
         &self.keys
@@ -155,7 +160,9 @@ impl RingCopy {
             match held.version.cmp(&version) {
                 Ordering::Less => true,
                 // The home's counts.
-                Ordering::Equal => keys.ring().is_some() && !is_same(),
+                Ordering::Equal => {
+                    place.is_outdated(held) || keys.ring().is_some() && !is_same()
+                }
                 Ordering::Greater => keys.is_to_replace_newer(),
             }
         });

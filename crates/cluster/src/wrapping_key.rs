@@ -1,79 +1,58 @@
-//! The cluster's secret key, which encrypts all data that leaves a machine for Valkey. It is in a file on every
-//! machine, and never in Valkey.
+//! One key of the cluster, from which all others are derived.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hkdf;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
-use rustix::io::Errno;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::Error;
-use crate::error::KeyFileFault;
 
 const KEY_BYTES: usize = 32;
-/// The length of the key file: hexadecimal digits and a line feed.
-const FILE_BYTES: usize = 2 * KEY_BYTES + 1;
 
-/// The cluster's key: 32 random bytes. It encrypts nothing itself; other keys are derived from it.
-pub struct WrappingKey(Box<[u8; KEY_BYTES]>);
+/// A key: 32 random bytes. It encrypts nothing itself; other keys are derived from it.
+pub(crate) struct WrappingKey(Box<[u8; KEY_BYTES]>);
+
+/// The name of a key, which is no secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyName([u8; Self::BYTES]);
 
 /// AES-256-GCM under one derived key, with random nonces: safe for 2³² values (NIST SP 800-38D,
 /// section 8.3).
 pub(crate) struct Wrapping(LessSafeKey);
 
 impl WrappingKey {
-    /// Writes a new key to a new file that only its owner can read: 64
-    /// hexadecimal digits and a line feed. Copy it to every machine of the cluster.
-    ///
-    /// # Errors
-    /// The file exists or cannot be written, other users may write to its folder, or there are no random numbers.
-    pub fn create(path: &Path) -> Result<Self, Error> {
+    /// The number of digits of a key in hexadecimal.
+    pub(crate) const DIGITS: usize = 2 * KEY_BYTES;
+
+    /// Makes a key.
+    pub(crate) fn random() -> Result<Self, Error> {
         let mut key = Self(Box::new([0; KEY_BYTES]));
         fill_at_random(&mut *key.0)?;
-        let mut text = Zeroizing::new([0; FILE_BYTES]);
-        for (digits, byte) in text.chunks_exact_mut(2).zip(key.0.iter()) {
-            digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
-        }
-        text[FILE_BYTES - 1] = b'\n';
-        let refused = |cause| Error::Unwritable { path: path.into(), cause };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let made = openat(folder(path)?, file_name(path)?, flags, mode);
-        let mut file = File::from(made.map_err(|cause| refused(cause.into()))?);
-        file.write_all(&*text).and_then(|()| file.sync_all()).map_err(refused)?;
         Ok(key)
     }
 
-    /// Reads the key from a file.
-    ///
-    /// # Errors
-    /// The file cannot be read; other users may read or write it, or write to its folder;
-    /// its owner is neither root nor this user; or it does not contain a key.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let bad = |fault| Error::BadKeyFile { path: path.into(), fault };
-        let refused = |cause| Error::Unreadable { path: path.into(), cause };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match openat(folder(path)?, file_name(path)?, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(bad(KeyFileFault::NotRegular)),
-            Err(cause) => return Err(refused(cause.into())),
-        };
-        let stat = fstat(&file).map_err(|cause| refused(cause.into()))?;
-        fault(&stat).map_or(Ok(()), |fault| Err(bad(fault)))?;
-        // One byte more shows that the file is too long. The buffer must not grow, because that would leave a copy.
-        let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES + 1));
-        file.take(FILE_BYTES as u64 + 1).read_to_end(&mut text).map_err(refused)?;
-        Self::parse(&text).ok_or_else(|| bad(KeyFileFault::NoKey))
+    /// Parses a key in hexadecimal. `None`: it is none, or all zero.
+    pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
+        let mut key = Self(Box::new([0; KEY_BYTES]));
+        parse_hex(digits, &mut *key.0)?;
+        (*key.0 != [0; KEY_BYTES]).then_some(key)
+    }
+
+    /// Appends the key in hexadecimal.
+    pub(crate) fn append_to(&self, text: &mut Vec<u8>) {
+        append_hex(&*self.0, text);
+    }
+
+    /// Returns the name by which operators tell keys apart.
+    pub(crate) fn name(&self) -> KeyName {
+        let derived = self.derive(b"rejoin cluster key's name");
+        KeyName(*derived.first_chunk().expect("longer"))
     }
 
     /// Derives the key of one purpose: HKDF-SHA-256 (RFC 5869) without salt.
-    pub fn derive(&self, purpose: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
+    pub(crate) fn derive(&self, purpose: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
         let mut derived = Zeroizing::new([0; KEY_BYTES]);
         let key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&*self.0);
         let info = [purpose];
@@ -88,18 +67,10 @@ impl WrappingKey {
         let unbound = UnboundKey::new(&AES_256_GCM, &*self.derive(purpose));
         Wrapping(LessSafeKey::new(unbound.expect("AES-256 keys have 32 bytes")))
     }
+}
 
-    fn parse(text: &[u8]) -> Option<Self> {
-        let digits = text.strip_suffix(b"\n").unwrap_or(text);
-        let mut key = Self(Box::new([0; KEY_BYTES]));
-        if digits.len() != 2 * KEY_BYTES {
-            return None;
-        }
-        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = value(pair[0])? << 4 | value(pair[1])?;
-        }
-        (*key.0 != [0; KEY_BYTES]).then_some(key)
-    }
+impl KeyName {
+    const BYTES: usize = 8;
 }
 
 impl Wrapping {
@@ -134,39 +105,21 @@ impl Wrapping {
     }
 }
 
-/// Opens the folder of a key file, which only its owner may write to.
-pub(crate) fn folder(path: &Path) -> Result<OwnedFd, Error> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let unreadable = |cause: Errno| Error::Unreadable { path: folder.into(), cause: cause.into() };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(folder, flags, Mode::empty()).map_err(unreadable)?;
-    let mode = Mode::from_raw_mode(fstat(&directory).map_err(unreadable)?.st_mode);
-    if mode.intersects(Mode::WGRP | Mode::WOTH) {
-        let fault = KeyFileFault::Folder { mode: mode.bits() & 0o777 };
-        return Err(Error::BadKeyFile { path: path.into(), fault });
+/// Parses as many bytes in hexadecimal as there is room for. `None`: it is anything else.
+pub(crate) fn parse_hex(digits: &[u8], bytes: &mut [u8]) -> Option<()> {
+    if digits.len() != 2 * bytes.len() {
+        return None;
     }
-    Ok(directory)
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    Some(())
 }
 
-pub(crate) fn file_name(path: &Path) -> Result<&std::ffi::OsStr, Error> {
-    let bad = || Error::BadKeyFile { path: path.into(), fault: KeyFileFault::NotRegular };
-    path.file_name().ok_or_else(bad)
-}
-
-pub(crate) fn fault(file: &Stat) -> Option<KeyFileFault> {
-    let mode = Mode::from_raw_mode(file.st_mode);
-    let owners = [0, rustix::process::geteuid().as_raw()];
-    if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
-        Some(KeyFileFault::NotRegular)
-    } else if !owners.contains(&file.st_uid) {
-        Some(KeyFileFault::Owner { uid: file.st_uid })
-    } else if mode.intersects(Mode::RWXG | Mode::RWXO) {
-        Some(KeyFileFault::Mode { mode: mode.bits() & 0o777 })
-    } else {
-        None
+/// Appends bytes in hexadecimal.
+pub(crate) fn append_hex(bytes: &[u8], text: &mut Vec<u8>) {
+    for byte in bytes {
+        text.extend([digit(byte >> 4), digit(byte & 0xf)]);
     }
 }
 
@@ -183,6 +136,20 @@ pub(crate) fn fill_at_random(bytes: &mut [u8]) -> Result<(), Error> {
     let filled = rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty());
     filled.map(|_| ()).map_err(|cause| Error::NoRandomNumbers { cause: cause.into() })
 }
+
+impl fmt::Display for KeyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl PartialEq for WrappingKey {
+    fn eq(&self, other: &Self) -> bool {
+        verify_slices_are_equal(&*self.0, &*other.0).is_ok()
+    }
+}
+
+impl Eq for WrappingKey {}
 
 impl Drop for WrappingKey {
     fn drop(&mut self) {

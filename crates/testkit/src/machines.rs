@@ -5,7 +5,7 @@ use crate::port::reserve;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -304,9 +304,10 @@ impl Machine {
     /// Starts the agent, and does not wait for Valkey.
     pub fn begin_agent(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.site.file("agent"));
+        let log = log.expect("a file");
         let mut command = self.rejoin(&["cluster", "run"]);
         command.args(self.agent_becomes.map(|name| ["--user", name]).iter().flatten());
-        command.stdout(Stdio::null()).stderr(log.expect("a file"));
+        command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
         self.agent = Some(command.spawn().expect("rejoin is built"));
     }
 

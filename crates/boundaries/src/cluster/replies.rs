@@ -9,7 +9,7 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Bounds, Entry, Found, NEVER_MS, Past, Sessions};
-use rejoin_cluster::{ClusterKeys, Error, Link, NodeAddress, Place, Servers, WrappingKey};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link, NodeAddress, Place, Servers};
 use rejoin_store::Store;
 use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, SECRET_BYTES, Schedule};
@@ -284,6 +284,6 @@ fn ring() -> KeyRing {
 
 fn keys() -> ClusterKeys {
     let folder = Folder::below(Path::new(Store::FOLDER));
-    let key = WrappingKey::create(&folder.path().join("cluster.key")).expect("a new file");
+    let key = ClusterSecret::create(&folder.path().join("cluster.key")).expect("a new file");
     ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("the usual schedule")
 }

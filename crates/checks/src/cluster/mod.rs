@@ -5,6 +5,7 @@ mod faults;
 mod fleet;
 mod load;
 mod own;
+mod rekey;
 pub(crate) mod relay;
 mod revoked;
 mod ring;
@@ -50,6 +51,13 @@ pub(crate) const GROUP: Group = Group {
         (2, "sites-10ms", sites::PROMISE, sites::at::<10>),
         (2, "sites-40ms", sites::PROMISE, sites::at::<40>),
         (2, "sites-100ms", sites::PROMISE, sites::at::<100>),
+        (
+            4,
+            "rekey-sessions",
+            "the cluster's key replaced in its steps (none fails, resumed as before)",
+            rekey::sessions,
+        ),
+        (4, "rekey-tickets", "the same, of stateless tickets", rekey::tickets),
         (4, "rotations", "a thousand, of four servers", own::rotations),
         (5, "secrets", "found (none)", secrets::unseen),
     ],

@@ -67,6 +67,8 @@ impl Shown {
         sessions(&mut meters, &health.read());
         sites(&mut meters, &health.read());
         store.mailbox().map(Mailbox::facts).iter().for_each(|facts| lookups(&mut meters, facts));
+        let help = "Steps of rejoin cluster rekey that the agent has taken: 1 after add, 2 after use, 0 after drop and before";
+        meters.gauge("agent_rekey_step", help, health.read().rekey_step);
         let help = "Version of the ring of ticket keys that the servers of this machine use";
         meters.gauge("agent_key_ring_version", help, store.ring_version());
         TicketKeys::of(store).add_to(&mut meters);

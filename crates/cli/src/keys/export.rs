@@ -110,7 +110,9 @@ impl Arguments {
                 let line = "the cluster's settings have its schedule: leave out --rotate-every and --ticket-lifetime";
                 Err(Misuse(line.to_owned()).into())
             }
-            From::Cluster(settings) => Source::of_cluster(settings, self.follow, accepts_older),
+            From::Cluster(settings) => {
+                Source::of_cluster(settings, self.follow, accepts_older, self.user.as_deref())
+            }
             From::Cache(folder, name) => Source::of_cache(folder, name, schedule),
             From::File(file) => Ok(Source::of_file(file, schedule)),
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rejoin_cluster::{Answer, ClusterKeys, Followed, Settings, SiteKeys, Sites, WrappingKey};
+use rejoin_cluster::{Answer, ClusterKeys, Followed, KeyFile, SiteKeys, Sites};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
@@ -15,6 +15,7 @@ pub(super) enum Source {
     /// It is opened at the first look, when rights have been given up.
     Cluster {
         sites: Sites,
+        key_file: Box<KeyFile>,
         keys: Option<Box<ClusterKeys>>,
         opened: Option<Box<SiteKeys>>,
     },
@@ -34,17 +35,19 @@ impl Source {
         settings: &Path,
         makes_keys: bool,
         accepts_older: bool,
+        user: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let settings = Settings::read(settings)?;
-        let key = WrappingKey::read(&settings.key_file)?;
+        let settings = cluster::settings_of(settings, user)?;
+        let key_file = settings.open_key_file()?;
         let (schedule, sites) = (settings.schedule()?, settings.all_sites()?);
         let keys = match makes_keys {
-            true => cluster::keys(&settings, &key, Some(schedule))?,
-            false => cluster::keys(&settings, &key, None)?.only_followed(),
+            true => cluster::keys(&settings, key_file.secret(), Some(schedule))?,
+            false => cluster::keys(&settings, key_file.secret(), None)?.only_followed(),
         };
         let mut keys = keys.accepting_older(accepts_older);
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
-        Ok(Self::Cluster { sites, keys: Some(Box::new(keys)), opened: None })
+        let (key_file, keys) = (Box::new(key_file), Some(Box::new(keys)));
+        Ok(Self::Cluster { sites, key_file, keys, opened: None })
     }
 
     /// Opens a cache's ring, and makes one if it has none.
@@ -67,7 +70,12 @@ impl Source {
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         let now_s = cluster::now_s()?;
         match self {
-            Self::Cluster { sites, keys, opened } => {
+            Self::Cluster { sites, key_file, keys, opened } => {
+                if cluster::is_renewed(key_file) {
+                    let secret = key_file.secret();
+                    keys.iter_mut().for_each(|keys| keys.set_secret(secret));
+                    opened.iter_mut().for_each(|keys| keys.set_secret(secret));
+                }
                 if opened.is_none() {
                     let links = sites.connect().await?;
                     *opened = keys.take().map(|keys| Box::new(SiteKeys::new(*keys, &links)));

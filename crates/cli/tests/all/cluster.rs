@@ -1,10 +1,11 @@
-//! `rejoin cluster run` and `rejoin keys export`, started as root.
+//! `rejoin cluster run` and `rejoin keys export`, started as root, and `rejoin cluster rekey`.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
 use rejoin_testkit::folder::Folder;
-use rejoin_testkit::process::{Process, assert_has_no_rights, wait_until};
+use rejoin_testkit::process::{Process, Signal, assert_has_no_rights, wait_until};
+use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 
 use crate::REJOIN;
@@ -111,4 +112,156 @@ fn an_exporter_gives_up_root_for_good_as_an_agent_does() {
     assert_eq!(ids(), "0\n0\n");
     let list = to.join("others/keys.conf").metadata().expect("written");
     assert_eq!(list.uid(), daemon.uid.as_raw());
+}
+
+/// An agent, and the file of all that it says.
+fn logged(cluster: &Cluster, more: &[&str]) -> (Process, impl Fn(&str) -> usize) {
+    let path = cluster.folder.join("log");
+    let log = std::fs::File::create(&path).expect("a file");
+    let mut command = Command::new(REJOIN);
+    command.args(["cluster", "run"]).args(more).arg(cluster.option("settings"));
+    command.stdout(log.try_clone().expect("a descriptor")).stderr(log).stdin(Stdio::null());
+    let agent = Process::start(&mut command);
+    let seen = cluster.folder.join("key.seen");
+    wait_until("the first ring", || seen.metadata().is_ok_and(|file| file.len() > 0));
+    (agent, move |what: &str| std::fs::read_to_string(&path).expect("a log").matches(what).count())
+}
+
+/// Returns the output of a command of the cluster, and its exit code.
+fn told(cluster: &Cluster, words: &[&str]) -> (String, Option<i32>) {
+    let mut command = Command::new(REJOIN);
+    command.arg("cluster").args(words).arg(cluster.option("settings"));
+    let told = command.output().expect("it runs");
+    let text = [told.stdout, told.stderr].concat();
+    (String::from_utf8(text).expect("text"), told.status.code())
+}
+
+#[test]
+fn the_key_is_replaced_in_three_steps_and_each_is_told() {
+    let cluster = Cluster::start();
+    let (mut agent, says) = logged(&cluster, &[]);
+    let taken = |steps| wait_until("the agent", || says("the key file has changed") == steps);
+    let status = || {
+        let (text, code) = told(&cluster, &["status", "--json"]);
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).expect("JSON")
+    };
+    let first = status()["cluster_key"]["used"].clone();
+    assert_eq!(status()["ring_key"], first);
+    let (text, code) = told(&cluster, &["rekey", "use"]);
+    assert!(code == Some(1) && text.contains("add comes before use"), "{text}");
+    let takes = |step: &str| {
+        let (text, code) = told(&cluster, &["rekey", step]);
+        assert!(code == Some(0) && text.contains("copy it to all machines"), "{text}");
+    };
+    takes("add");
+    let next = status()["cluster_key"]["next"].clone();
+    assert!(next.is_string() && next != first, "{next}");
+    assert_eq!((&status()["cluster_key"]["used"], &status()["ring_key"]), (&first, &first));
+    taken(1);
+    takes("use");
+    taken(2);
+    wait_until("the ring under the next key", || status()["ring_key"] == next);
+    assert_eq!(
+        status()["cluster_key"],
+        serde_json::json!({"used": next, "next": null, "last": first})
+    );
+    let (text, _) = told(&cluster, &["status"]);
+    assert!(text.contains("ones in Valkey are under it"), "{text}");
+    takes("drop");
+    taken(3);
+    assert_eq!(
+        status()["cluster_key"],
+        serde_json::json!({"used": next, "next": null, "last": null})
+    );
+    assert_eq!(status()["ring_key"], next);
+    // An agent that starts with it finds its cache.
+    assert_eq!(agent.terminate().code(), Some(0));
+    let (mut again, says) = logged(&cluster, &[]);
+    wait_until("it is linked", || says("linked with") == 1);
+    assert_eq!(again.terminate().code(), Some(0));
+}
+
+/// An exporter makes ticket keys as an agent does, so it must not stay with the last key.
+#[test]
+fn an_exporter_takes_each_step_too() {
+    let cluster = Cluster::start();
+    let log = cluster.folder.join("log");
+    let file = std::fs::File::create(&log).expect("a file");
+    let mut command = Command::new(REJOIN);
+    command.args(["keys", "export", "--follow", "--format", "json", "--context", "shop"]);
+    command.arg(cluster.option("cluster")).arg("--output").arg(cluster.folder.join("keys"));
+    command.stdout(file.try_clone().expect("a descriptor")).stderr(file).stdin(Stdio::null());
+    let mut exporter = Process::start(&mut command);
+    let says = || std::fs::read_to_string(&log).expect("a log");
+    wait_until("the first keys", || says().matches("new keys").count() == 1);
+    for (number, step) in ["add", "use", "drop"].into_iter().enumerate() {
+        assert_eq!(told(&cluster, &["rekey", step]).1, Some(0));
+        let taken = || says().matches("key file has changed").count() == number + 1;
+        wait_until("the exporter", taken);
+    }
+    let mut rotate = Command::new(REJOIN);
+    let made = rotate.args(["keys", "rotate"]).arg(cluster.option("cluster")).output();
+    assert!(made.expect("it runs").status.success());
+    wait_until("the next keys", || says().matches("new keys").count() == 2);
+    assert_eq!(exporter.terminate().code(), Some(0));
+    assert!(!says().contains("cannot"), "{}", says());
+}
+
+/// The file that root replaces belongs to the agent's user, or is root's.
+#[test]
+fn an_agent_that_gave_up_root_reads_its_own_key_file_again() {
+    let Some(cluster) = Cluster::start_as_root() else { return };
+    let daemon = nix::unistd::User::from_name(USER).expect("users").expect("it is there");
+    let key = cluster.folder.join("key");
+    // The folder is the test's own, and closed to others.
+    std::fs::set_permissions(cluster.folder.path(), PermissionsExt::from_mode(0o755))
+        .expect("ours");
+    let settings = std::fs::read_to_string(cluster.folder.join("cluster.toml")).expect("text");
+    cluster.folder.write("cluster.toml", format!("agent_user = {USER:?}\n{settings}"));
+    let (mut agent, says) = logged(&cluster, &[]);
+    assert_has_no_rights(agent.id(), USER);
+    let (text, code) = told(&cluster, &["rekey", "add"]);
+    assert_eq!(code, Some(0), "{text}");
+    wait_until("it says so", || says("restart this process") == 1);
+    chown(&key, Some(daemon.uid.as_raw()), None).expect("given");
+    wait_until("it reads the file", || says("which is used next") == 1);
+    let (text, code) = told(&cluster, &["rekey", "use"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(key.metadata().expect("there").uid(), daemon.uid.as_raw());
+    wait_until("it reads the file", || says("which was used before") == 1);
+    assert_eq!(says("restart this process"), 1);
+    assert_eq!(agent.terminate().code(), Some(0));
+}
+
+/// A revocation that no replica has is lost with the primary.
+#[test]
+fn a_revocation_says_how_many_replicas_have_it() {
+    let cluster = Cluster::start();
+    let (_agent, _) = logged(&cluster, &[]);
+    let keys = |words: &[&str]| {
+        let mut command = Command::new(REJOIN);
+        let told = command.arg("keys").args(words).arg(cluster.option("cluster")).output();
+        let told = told.expect("it runs");
+        let [text, errors] =
+            [told.stdout, told.stderr].map(|text| String::from_utf8(text).expect("text"));
+        assert!(told.status.success(), "{errors}");
+        (text, errors)
+    };
+    let made = |text: &str| {
+        let record = serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        (record["key"].as_str().expect("a key").to_owned(), record["replicas"].clone())
+    };
+    let (alone, replicas) = made(&keys(&["rotate", "--json"]).0);
+    assert!(replicas.is_null(), "there are none: {replicas}");
+    let replica = replica(cluster.valkey.port, &[]);
+    let (text, errors) = keys(&["revoke", &alone]);
+    assert!(text.contains("1 of 1 replicas") && errors.is_empty(), "{text}{errors}");
+    let (second, replicas) = made(&keys(&["rotate", "--json"]).0);
+    assert_eq!(replicas, 1);
+    replica.process().signal(Signal::STOP);
+    let (text, errors) = keys(&["revoke", &second]);
+    assert!(text.contains("0 of 1 replicas"), "{text}");
+    assert!(errors.contains("1 of 1 replicas of Valkey have not confirmed"), "{errors}");
+    replica.process().signal(Signal::CONT);
 }

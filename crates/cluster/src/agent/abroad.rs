@@ -24,7 +24,7 @@ use super::lately::Lately;
 use super::{mailbox, side_by_side, unix_ms};
 use crate::health::{Health, Sought};
 use crate::sessions::{Found, Put, Sessions};
-use crate::{Error, Link, Settings, SiteLinks, WrappingKey};
+use crate::{ClusterSecret, Error, Link, Settings, SiteLinks};
 
 /// The other sites, and what waits to be asked there.
 pub(super) struct Abroad {
@@ -67,11 +67,11 @@ impl Abroad {
     pub(super) fn new(
         links: &SiteLinks,
         settings: &Settings,
-        key: &WrappingKey,
+        secret: &ClusterSecret,
         ring: &KeyRing,
     ) -> Result<(Self, Queues), Error> {
         let site = |link: &Link| {
-            let sessions = Sessions::of_cluster(link.clone(), settings, key, ring)?;
+            let sessions = Sessions::of_cluster(link.clone(), settings, secret, ring)?;
             Ok(Site { link: link.clone(), sessions: Arc::new(sessions) })
         };
         let sites = links.others().iter().map(|(_, link)| site(link)).collect::<Result<_, Error>>();
@@ -106,6 +106,10 @@ impl Abroad {
 
     pub(super) fn set_ring(&self, ring: &KeyRing) {
         self.sites.iter().for_each(|site| site.sessions.set_ring(ring));
+    }
+
+    pub(super) fn set_secret(&self, secret: &ClusterSecret) {
+        self.sites.iter().for_each(|site| site.sessions.set_secret(secret));
     }
 }
 
@@ -214,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_room_is_dropped_and_an_id_waits_once() {
         let folder = Folder::new();
-        let key = WrappingKey::create(&folder.join("key")).expect("a key");
+        let secret = ClusterSecret::create(&folder.join("key")).expect("a key");
         let text =
             "name = \"web\"\nkey_file = \"/key\"\ncapacity = \"1MiB\"\nservers = [\"a:1\"]\n";
         let settings: Settings = toml::from_str(text).expect("settings");
@@ -226,7 +230,7 @@ mod tests {
         let (ring, health) = (KeyRing::new(Schedule::default()), Health::default());
         for (others, most) in [(vec![other], 256), (Vec::new(), 0)] {
             let links = Sites::new(nobody(), others, None).open();
-            let (abroad, mut queues) = Abroad::new(&links, &settings, &key, &ring).expect("bounds");
+            let (abroad, mut queues) = Abroad::new(&links, &settings, &secret, &ring).expect("bounds");
             let before = health.read().sought;
             for number in (0..300).chain(0..100) {
                 abroad.want(&letter(number), false, &health);

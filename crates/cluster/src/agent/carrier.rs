@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use super::abroad::Abroad;
 use super::{mailbox, unix_ms};
-use crate::Error;
 use crate::health::{Fetched, Health, Sent};
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
+use crate::{ClusterSecret, Error};
 
 /// Carries sessions between the cache and Valkey.
 pub(super) struct Carrier {
@@ -47,6 +47,12 @@ impl Carrier {
     pub(super) fn set_ring(&self, ring: &KeyRing) {
         self.sessions.set_ring(ring);
         self.abroad.set_ring(ring);
+    }
+
+    /// Hashes ids under the keys of this secret from now on.
+    pub(super) fn set_secret(&self, secret: &ClusterSecret) {
+        self.sessions.set_secret(secret);
+        self.abroad.set_secret(secret);
     }
 
     async fn store_remotely(&self, letter: &Letter) -> Result<(), Error> {

@@ -36,6 +36,11 @@ impl Masters {
         self.since(master, Instant::now());
     }
 
+    /// Forgets all masters: each is new again.
+    pub(super) fn forget(&self) {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Returns true if a session that this master has handed out was certainly not handed out before. The times are those
     /// of this machine and of Valkey, in Unix time.
     pub(super) fn is_certain(&self, master: &str, now_ms: u64, valkeys_ms: u64) -> bool {

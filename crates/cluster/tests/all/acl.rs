@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Bounds, Entry, Past, Sessions};
-use rejoin_cluster::{ClusterKeys, Error, Link, Login, Servers, Settings, WrappingKey};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link, Login, Servers, Settings};
 use rejoin_testkit::cluster::{ValkeyCluster, replay, servers};
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::sentinels::replica;
@@ -39,13 +39,14 @@ async fn link(nodes: &[&Valkey], clustered: bool) -> Link {
 /// Creates, rotates and revokes keys, and restores a ring that was replaced by an older one.
 async fn use_ring(link: &mut Link, folder: &Folder) {
     let now_s = NOW_MS / 1_000;
-    let key = WrappingKey::create(&folder.join("key")).expect("a key");
+    let key = ClusterSecret::create(&folder.join("key")).expect("a key");
     let mut keys = ClusterKeys::new(NAME.parse().expect("a name"), &key, None).expect("a lead");
     keys.follow(link, now_s).await.expect("the first");
     let read = redis::cmd("HMGET").arg(RING).arg("version").arg("page").to_owned();
     let (version, page): (u64, Vec<u8>) = read.query_async(link).await.expect("a ring");
     let id = keys.rotate(link, now_s).await.expect("a key");
     assert!(keys.revoke(link, &id, now_s).await.expect("revoked"));
+    keys.replicated(link, now_s).await.expect("an answer").expect("it may ask");
     let mut put = redis::cmd("HSET");
     put.arg(RING).arg("version").arg(version).arg("page").arg(page);
     put.exec_async(link).await.expect("put");

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
-    Agent, ClusterKeys, Error, Health, HealthFacts as Facts, News, RingRecord, SentinelSettings,
-    Settings, WrappingKey,
+    Agent, ClusterKeys, ClusterSecret, Error, Health, HealthFacts as Facts, News, RingRecord,
+    SentinelSettings, Settings,
 };
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
@@ -29,7 +29,7 @@ pub(crate) fn id(number: u8) -> SessionId {
 
 /// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
 pub(crate) struct Machine {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) server: Tiered,
     pub(crate) health: Arc<Health>,
     /// The rules of its user.
@@ -98,7 +98,7 @@ impl Machine {
     }
 
     /// Stores a session, and takes it. Returns true if that is certain.
-    fn takes_certainly(&self, number: u8) -> bool {
+    pub(crate) fn takes_certainly(&self, number: u8) -> bool {
         let before = self.health.read().stored;
         wait_until("a session sent", || {
             // The first ones may be lost: the agent has not noticed yet that Valkey was away.
@@ -117,10 +117,10 @@ impl Drop for Machine {
     }
 }
 
-fn settings(valkey: &Valkey, folder: &Path) -> Settings {
+pub(crate) fn settings(valkey: &Valkey, folder: &Path) -> Settings {
     let key: PathBuf = valkey.folder.join("key");
     if !key.exists() {
-        WrappingKey::create(&key).expect("a key");
+        ClusterSecret::create(&key).expect("a key");
     }
     let text = format!(
         "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {key:?}\nfolder = {folder:?}\n\
@@ -294,7 +294,7 @@ fn now_s() -> u64 {
 }
 
 impl Machine {
-    fn keys(&self) -> Vec<KeyId> {
+    pub(crate) fn keys(&self) -> Vec<KeyId> {
         keys_of(self.store.ring().expect("free"))
     }
 }
@@ -314,7 +314,7 @@ impl Revoked {
         let machine = Machine::start(&valkey, 1);
         let [leaked] = machine.keys()[..] else { panic!("one key") };
         let before = held(&valkey).await;
-        let key = WrappingKey::read(&valkey.folder.join("key")).expect("a key");
+        let key = ClusterSecret::read(&valkey.folder.join("key")).expect("a key");
         let keys = ClusterKeys::new("web".parse().expect("a name"), &key, None).expect("a lead");
         let (mut keys, mut link) = (keys.only_followed(), link(&valkey).await);
         let newer = keys.rotate(&mut link, now_s()).await.expect("a key");
@@ -398,8 +398,9 @@ fn reason(news: &News<'_>) -> String {
         News::Cut(error)
         | News::Unrecorded(error)
         | News::Denied(error)
+        | News::NotRekeyed(error)
         | News::HomeCut(_, error) => error.to_string(),
-        News::Linked(_) | News::HomeLinked(_) => String::new(),
+        News::Linked(_) | News::HomeLinked(_) | News::Rekeyed(_) => String::new(),
     }
 }
 
@@ -410,7 +411,7 @@ fn a_record_is_its_keys_alone_and_nobody_elses_file() {
     let folder = Folder::new();
     let path = folder.join("key");
     let (name, other) = ("web".parse().expect("a name"), "other".parse().expect("a name"));
-    let key = WrappingKey::create(&path).expect("a key");
+    let key = ClusterSecret::create(&path).expect("a key");
     let file = folder.join("key.seen");
     let seen = |name, key| RingRecord::open(&path, key, name).map(|record| record.seen());
     assert_eq!(seen(&name, &key).expect("made"), 0);

@@ -1,8 +1,9 @@
 //! Ticket keys in a real Valkey, and their behaviour when something fails.
 
-use rejoin_cluster::{ClusterKeys, Error, Link, WrappingKey};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link};
 use rejoin_testkit::cluster::{ValkeyCluster, link};
-use rejoin_testkit::process::{DEADLINE, STEP};
+use rejoin_testkit::process::{DEADLINE, STEP, Signal};
+use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
 
@@ -13,7 +14,7 @@ const RING: &str = "rejoin:{shop}:ring";
 /// A Valkey and the key of a cluster.
 struct Cluster {
     valkey: Valkey,
-    key: WrappingKey,
+    key: ClusterSecret,
 }
 
 struct Server {
@@ -24,7 +25,7 @@ struct Server {
 impl Cluster {
     async fn new() -> Self {
         let valkey = Valkey::start(&[]);
-        let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
+        let key = ClusterSecret::create(&valkey.folder.join("key")).expect("a key");
         Self { valkey, key }
     }
 
@@ -32,7 +33,7 @@ impl Cluster {
         self.server_of("shop", &self.key, None).await
     }
 
-    async fn server_of(&self, name: &str, key: &WrappingKey, by: Option<Schedule>) -> Server {
+    async fn server_of(&self, name: &str, key: &ClusterSecret, by: Option<Schedule>) -> Server {
         let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
         Server { keys, link: link(&self.valkey).await }
     }
@@ -233,7 +234,7 @@ async fn a_ring_of_another_cluster_or_key_is_refused() {
         assert!(matches!(ours.follow(NOW_S).await, Err(Error::Unopened { .. })));
         assert_eq!((ours.keys.refused(), ours.known()), (round, ids.clone()));
     }
-    let other_key = WrappingKey::create(&cluster.valkey.folder.join("other")).expect("a key");
+    let other_key = ClusterSecret::create(&cluster.valkey.folder.join("other")).expect("a key");
     let mut stranger = cluster.server_of("other", &other_key, None).await;
     assert!(matches!(stranger.follow(NOW_S).await, Err(Error::Unopened { .. })));
     assert!(stranger.keys.ring().is_none());
@@ -309,7 +310,7 @@ async fn flushed_scripts_are_loaded_again() {
 #[tokio::test]
 async fn a_cluster_of_valkey_keeps_the_ring_too() {
     let valkey = ValkeyCluster::of_one();
-    let key = WrappingKey::create(&valkey.nodes[0].folder.join("key")).expect("a key");
+    let key = ClusterSecret::create(&valkey.nodes[0].folder.join("key")).expect("a key");
     let server = async || {
         let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
         Server { keys, link: valkey.link().await }
@@ -320,4 +321,69 @@ async fn a_cluster_of_valkey_keeps_the_ring_too() {
     assert!(a.ids().await.contains(&id));
     assert!(a.revoke(id).await);
     assert!(!b.ids().await.contains(&id));
+}
+
+/// A change that no replica has is lost with the primary.
+#[tokio::test]
+async fn whoever_changes_the_ring_learns_how_many_replicas_have_it() {
+    let cluster = Cluster::new().await;
+    let mut server = cluster.server().await;
+    let first = server.ids().await;
+    let mut replicated = async || {
+        server.rotate(NOW_S).await.expect("a key");
+        let Server { keys, link } = &mut server;
+        let replicas = keys.replicated(link, NOW_S).await.expect("an answer").expect("allowed");
+        (replicas.connected, replicas.reached)
+    };
+    assert_eq!(replicated().await, (0, 0));
+    let replicas = [(); 2].map(|()| replica(cluster.valkey.port, &[]));
+    assert_eq!(replicated().await, (2, 2));
+    let has_it = |of: &Valkey| of.say(&format!("HGET {RING} version"));
+    assert_eq!([&replicas[0], &replicas[1]].map(has_it), ["3", "3"]);
+    replicas[0].process().signal(Signal::STOP);
+    assert_eq!(replicated().await, (2, 1));
+    assert_eq!(has_it(&replicas[1]), "4");
+    replicas[0].process().signal(Signal::CONT);
+    assert_eq!(replicated().await, (2, 2));
+    assert_eq!(server.ids().await.len(), first.len() + 4);
+}
+
+/// The replicas are those of the node that has the ring's slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_cluster_the_replicas_of_the_rings_node_count() {
+    let valkey = ValkeyCluster::with_replicas();
+    let owner = valkey.owner(valkey.slot(RING));
+    let key = ClusterSecret::create(&owner.folder.join("key")).expect("a key");
+    let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+    let mut server = Server { keys, link: valkey.link().await };
+    until_connected(&mut server).await.expect("the first");
+    let mut replicated = async || {
+        server.rotate(NOW_S).await.expect("a key");
+        let Server { keys, link } = &mut server;
+        let replicas = keys.replicated(link, NOW_S).await.expect("an answer").expect("allowed");
+        (replicas.connected, replicas.reached)
+    };
+    assert_eq!(replicated().await, (1, 1));
+    let (others, own): (Vec<&Valkey>, Vec<&Valkey>) = valkey.nodes.iter().partition(|node| {
+        let told = node.say("INFO replication");
+        !told.contains(&format!("master_port:{}\r", owner.port))
+    });
+    let [own] = own[..] else { panic!("one replica") };
+    own.process().signal(Signal::STOP);
+    assert_eq!(replicated().await, (1, 0));
+    own.process().signal(Signal::CONT);
+    assert_eq!(others.len(), 5);
+}
+
+/// A user who may not ask for replicas is told so, and changes the ring all the same.
+#[tokio::test]
+async fn who_may_not_ask_for_replicas_is_told() {
+    let cluster = Cluster::new().await;
+    cluster.valkey.say("ACL SETUSER default -info");
+    let mut server = cluster.server().await;
+    server.ids().await;
+    let id = server.rotate(NOW_S).await.expect("a key");
+    let Server { keys, link } = &mut server;
+    assert_eq!(keys.replicated(link, NOW_S).await.expect("an answer"), None);
+    assert!(server.ids().await.contains(&id));
 }

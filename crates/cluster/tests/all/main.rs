@@ -2,9 +2,11 @@
 
 mod acl;
 mod agent;
+mod key_file;
 mod keys;
 mod login;
 mod primary;
+mod rekey;
 mod rotations;
 mod sentinels;
 mod sessions;
@@ -13,4 +15,3 @@ mod site_partitions;
 mod site_rings;
 mod site_sessions;
 mod tls;
-mod wrapping_key;

@@ -9,7 +9,7 @@ use std::fs;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rejoin_cluster::{ClusterKeys, Link, WrappingKey};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Link};
 use rejoin_testkit::cluster::link;
 use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Label, PAGE_BYTES, Schedule, TicketSealer};
@@ -101,7 +101,7 @@ fn label() -> Label {
 }
 
 impl World {
-    async fn new(valkey: &Valkey, key: &WrappingKey) -> Self {
+    async fn new(valkey: &Valkey, key: &ClusterSecret) -> Self {
         let schedule = Schedule::new(TURN_S, LIFETIME_S, LEAD_S).expect("a schedule");
         let mut servers = Vec::new();
         for ahead_s in [-60, -20, 20, 60] {
@@ -263,7 +263,7 @@ async fn search(world: &World, valkey: &Valkey, link: &mut Link, key_digits: &st
 async fn a_thousand_rotations() {
     let valkey = Valkey::start(&[]);
     let path = valkey.folder.join("key");
-    let key = WrappingKey::create(&path).expect("a key");
+    let key = ClusterSecret::create(&path).expect("a key");
     let key_digits = fs::read_to_string(&path).expect("the key");
     let mut link = link(&valkey).await;
     let mut world = World::new(&valkey, &key).await;

@@ -2,7 +2,8 @@
 //! home was away, restored or emptied.
 
 use rejoin_cluster::{
-    ClusterKeys, Error, Followed, Place, Servers, Site, SiteKeys, SiteName, Sites, WrappingKey,
+    ClusterKeys, ClusterSecret, Error, Followed, Place, RekeyStep, Servers, Site, SiteKeys, SiteName,
+    Sites,
 };
 use rejoin_testkit::cluster::{address, link};
 use rejoin_testkit::process::Signal;
@@ -19,7 +20,7 @@ const TOKYO: usize = 1;
 
 pub(crate) struct World {
     pub(crate) valkeys: [Valkey; 3],
-    key: WrappingKey,
+    secret: ClusterSecret,
 }
 
 pub(crate) struct Machine(pub(crate) SiteKeys);
@@ -30,12 +31,12 @@ pub(crate) type Held = (u64, Vec<u8>);
 impl World {
     pub(crate) fn new() -> Self {
         let valkeys = NAMES.map(|_| Valkey::start(&[]));
-        let key = WrappingKey::create(&valkeys[HOME].folder.join("key")).expect("a key");
-        Self { valkeys, key }
+        let secret = ClusterSecret::create(&valkeys[HOME].folder.join("key")).expect("a key");
+        Self { valkeys, secret }
     }
 
     pub(crate) fn keys(&self) -> ClusterKeys {
-        ClusterKeys::new("web".parse().expect("a name"), &self.key, None).expect("a lead")
+        ClusterKeys::new("web".parse().expect("a name"), &self.secret, None).expect("a lead")
     }
 
     async fn machine(&self, site: usize) -> Machine {
@@ -59,6 +60,13 @@ impl World {
         // Whoever cannot connect now goes on trying.
         let links = sites.connect().await.unwrap_or_else(|_| sites.open());
         Machine(SiteKeys::new(keys, &links))
+    }
+
+    /// Takes a step in the replacement of the cluster's key, for machines that start, and for these.
+    fn rekey(&mut self, step: RekeyStep, machines: &mut [Machine]) {
+        let file = self.valkeys[HOME].folder.join("key");
+        self.secret = ClusterSecret::rekey(&file, None, step).expect("in turn");
+        machines.iter_mut().for_each(|machine| machine.0.set_secret(&self.secret));
     }
 
     /// Changes the ring as an operator does.
@@ -288,6 +296,37 @@ async fn a_copy_of_another_key_is_neither_taken_nor_replaced() {
     assert!(newer.is_some() && home.expect("elsewhere").outcome.is_ok());
     assert!(matches!(own.outcome, Err(Error::Unopened { .. })), "{own:?}");
     assert_eq!(world.held(TOKYO).await, garbage);
+}
+
+/// A copy goes over without the home, which is away for a while.
+#[tokio::test]
+async fn the_ring_and_its_copies_go_over_to_the_clusters_next_key() {
+    let mut world = World::new();
+    let mut machines = [world.machine(HOME).await, world.machine(TOKYO).await];
+    let expected = machines[HOME].ids().await;
+    assert_eq!(machines[TOKYO].ids().await, expected);
+    let before = world.held(TOKYO).await;
+    world.rekey(RekeyStep::Add, &mut machines);
+    for machine in &mut machines {
+        assert_eq!(machine.ids().await, expected);
+    }
+    assert_eq!(world.held(TOKYO).await, before, "the next key is not used yet");
+    world.valkeys[HOME].process().signal(Signal::STOP);
+    world.rekey(RekeyStep::Use, &mut machines);
+    assert_eq!(machines[TOKYO].ids().await, expected);
+    let after = world.held(TOKYO).await;
+    assert_eq!((after.0, after.1 == before.1), (before.0, false));
+    machines[TOKYO].ids().await;
+    assert_eq!(world.held(TOKYO).await, after, "once");
+    world.valkeys[HOME].process().signal(Signal::CONT);
+    until(async || machines[HOME].ids().await == expected && world.version(HOME) == 2).await;
+    until(async || machines[TOKYO].ids().await == expected && world.version(TOKYO) == 2).await;
+    world.rekey(RekeyStep::Drop, &mut machines);
+    world.valkeys[HOME].process().signal(Signal::STOP);
+    assert_eq!(world.machine(TOKYO).await.ids().await, expected);
+    world.valkeys[HOME].process().signal(Signal::CONT);
+    until(async || world.machine(HOME).await.ids().await == expected).await;
+    assert_eq!([HOME, TOKYO].map(|site| world.version(site)), [2, 2]);
 }
 
 async fn until(mut is_so: impl AsyncFnMut() -> bool) {

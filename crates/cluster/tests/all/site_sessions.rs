@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use rejoin_cache::SessionStore;
-use rejoin_cluster::{News, Settings, WrappingKey};
+use rejoin_cluster::{ClusterSecret, News, Settings};
 use rejoin_testkit::process::{Signal, wait_until};
 use rejoin_testkit::valkey::Valkey;
 
@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let world = Self { berlin: Valkey::start(&[]), tokyo: Valkey::start(&[]) };
-        WrappingKey::create(&world.berlin.folder.join("key")).expect("a key");
+        ClusterSecret::create(&world.berlin.folder.join("key")).expect("a key");
         world
     }
 

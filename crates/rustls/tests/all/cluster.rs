@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use rejoin_cache::Hints;
-use rejoin_cluster::{Agent, Settings, WrappingKey};
+use rejoin_cluster::{Agent, ClusterSecret, Settings};
 use rejoin_rustls::{Context, ServerSessions, TicketKeys};
 use rejoin_store::Store;
 use rejoin_testkit::process::wait_until;
@@ -25,7 +25,7 @@ impl Machine {
         let (folder, key) = (valkey.folder.join(number.to_string()), valkey.folder.join("key"));
         std::fs::create_dir_all(&folder).expect("a folder");
         if !key.exists() {
-            WrappingKey::create(&key).expect("a key");
+            ClusterSecret::create(&key).expect("a key");
         }
         let text = format!(
             "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {key:?}\nfolder = {folder:?}\n\

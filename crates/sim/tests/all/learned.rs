@@ -28,6 +28,7 @@ fn without_hints_most_of_what_hints_are_worth() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn the_tardy_are_waited_for_as_long_as_they_take() {
     let five =
         cells(include_str!("../../../../plans/paper-000-jitter-5s.toml"), "learned", &[1_000]);
@@ -44,6 +45,7 @@ fn the_tardy_are_waited_for_as_long_as_they_take() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn browsers_and_devices_share_a_server() {
     let plan = include_str!("../../../../plans/mixed.toml");
     let rates: Vec<f64> =
@@ -67,6 +69,7 @@ fn shading_a_hint_gains_little() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_flood_is_seen_through() {
     for (plan, least) in [
         (include_str!("../../../../plans/flood-1s.toml"), 82.0),

@@ -17,6 +17,7 @@ use means::Means;
 use servers::{NGINX, NGINX_OTHER, SERVERS, Server, UNREACHED};
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn the_document_says_what_servers_do() {
     // The programs that must be compiled come first.
     let compiled = UNREACHED.iter().map(|server| Box::new(move || unreached(server)) as Work);
