@@ -6,7 +6,7 @@
 use std::fs;
 use std::thread;
 
-use openssl::ssl::{SslConnectorBuilder, SslSession};
+use openssl::ssl::{SslContextBuilder, SslSession};
 use rejoin_testkit::site::{Client, Site, Versions};
 
 use crate::faults::NGINX;
@@ -68,7 +68,7 @@ fn a_session_is_adopted_only_with_a_cipher_of_the_servers_own_list() {
     for stateful in ["no", "yes"] {
         let mut site = Site::new(&format!("cipher-{stateful}"));
         site.configure(&format!("context = shared\nstateful = {stateful}"));
-        let offer = |connector: &mut SslConnectorBuilder| {
+        let offer = |connector: &mut SslContextBuilder| {
             connector.set_cipher_list(&format!("{OLD}:{NEW}")).expect("ciphers");
         };
         let mut client = Client::with(site.address(), Versions::Tls12, offer);

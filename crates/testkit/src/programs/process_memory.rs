@@ -54,8 +54,8 @@ fn readable(line: &str) -> Option<(u64, u64)> {
 
 struct Parts<'s> {
     parts: Vec<(&'static str, &'s [u8])>,
-    /// True where a secret begins with this byte.
-    begins: [bool; 256],
+    /// True where a part begins with these two bytes.
+    begins: Vec<bool>,
 }
 
 impl<'s> Parts<'s> {
@@ -64,17 +64,21 @@ impl<'s> Parts<'s> {
         let parts: Vec<_> = parts
             .flat_map(|(what, secret)| secret.chunks_exact(PART_BYTES).map(|part| (*what, part)))
             .collect();
-        let mut begins = [false; 256];
-        parts.iter().for_each(|(_, part)| begins[usize::from(part[0])] = true);
+        let mut begins = vec![false; 1 << 16];
+        parts.iter().for_each(|(_, part)| begins[beginning(part)] = true);
         Self { parts, begins }
     }
 
     fn search(&self, memory: &[u8], found: &mut HashSet<&'static str>) {
         for window in memory.windows(PART_BYTES) {
-            if self.begins[usize::from(window[0])] {
+            if self.begins[beginning(window)] {
                 let there = self.parts.iter().filter(|(_, part)| *part == window);
                 found.extend(there.map(|(what, _)| *what));
             }
         }
     }
+}
+
+fn beginning(part: &[u8]) -> usize {
+    usize::from(part[0]) << 8 | usize::from(part[1])
 }

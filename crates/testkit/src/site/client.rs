@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use openssl::ssl::{
-    ConnectConfiguration, SslConnector, SslConnectorBuilder, SslFiletype, SslMethod, SslSession,
-    SslSessionCacheMode, SslStream, SslVerifyMode, SslVersion,
+    Ssl, SslContext, SslContextBuilder, SslFiletype, SslMethod, SslSession, SslSessionCacheMode,
+    SslStream, SslVersion,
 };
 
 use crate::process::DEADLINE;
@@ -21,7 +21,7 @@ pub enum Versions {
 
 pub struct Client {
     pub address: SocketAddr,
-    connector: SslConnector,
+    context: SslContext,
     /// The session that is offered next.
     pub session: Arc<Mutex<Option<SslSession>>>,
     /// The server that is asked for.
@@ -37,10 +37,10 @@ impl Client {
 
     /// A client with a file that holds its certificate and its key.
     pub fn presenting(address: SocketAddr, versions: Versions, certificate: Option<&Path>) -> Self {
-        Self::with(address, versions, |connector| {
+        Self::with(address, versions, |context| {
             if let Some(file) = certificate {
-                connector.set_certificate_chain_file(file).expect("a certificate");
-                connector.set_private_key_file(file, SslFiletype::PEM).expect("its key");
+                context.set_certificate_chain_file(file).expect("a certificate");
+                context.set_private_key_file(file, SslFiletype::PEM).expect("its key");
             }
         })
     }
@@ -49,25 +49,25 @@ impl Client {
     pub fn with(
         address: SocketAddr,
         versions: Versions,
-        more: impl FnOnce(&mut SslConnectorBuilder),
+        more: impl FnOnce(&mut SslContextBuilder),
     ) -> Self {
         let version = match versions {
             Versions::Tls12 => SslVersion::TLS1_2,
             Versions::Tls13 => SslVersion::TLS1_3,
         };
-        let mut connector = SslConnector::builder(SslMethod::tls_client()).expect("a context");
-        connector.set_verify(SslVerifyMode::NONE);
-        connector.set_min_proto_version(Some(version)).expect("a version");
-        connector.set_max_proto_version(Some(version)).expect("a version");
-        connector.set_session_cache_mode(SslSessionCacheMode::CLIENT);
+        // It verifies nobody. A connector would read the system's authorities, which takes longer than a handshake.
+        let mut context = SslContext::builder(SslMethod::tls_client()).expect("a context");
+        context.set_min_proto_version(Some(version)).expect("a version");
+        context.set_max_proto_version(Some(version)).expect("a version");
+        context.set_session_cache_mode(SslSessionCacheMode::CLIENT);
         let session = Arc::new(Mutex::new(None));
         let newest = Arc::clone(&session);
-        connector.set_new_session_callback(move |_, session| {
+        context.set_new_session_callback(move |_, session| {
             *newest.lock().expect("no panic") = Some(session);
         });
-        more(&mut connector);
-        let connector = connector.build();
-        Self { address, connector, session, name: "localhost", answers: Vec::new() }
+        more(&mut context);
+        let context = context.build();
+        Self { address, context, session, name: "localhost", answers: Vec::new() }
     }
 
     /// Asks for a page. Returns true if the session was resumed.
@@ -105,13 +105,13 @@ impl Client {
 
     /// A connection over a stream on which something may have been said without TLS.
     pub fn shake_hands_over(&self, stream: TcpStream) -> Result<SslStream<Steady>, Box<dyn Error>> {
-        Ok(self.ssl()?.connect(self.name, Steady(stream))?)
+        Ok(self.ssl()?.connect(Steady(stream))?)
     }
 
-    /// The settings of a new connection, with the session to offer.
-    pub fn ssl(&self) -> Result<ConnectConfiguration, Box<dyn Error>> {
-        let mut ssl = self.connector.configure()?;
-        ssl.set_verify_hostname(false);
+    /// A new connection, with the session to offer.
+    pub fn ssl(&self) -> Result<Ssl, Box<dyn Error>> {
+        let mut ssl = Ssl::new(&self.context)?;
+        ssl.set_hostname(self.name)?;
         if let Some(session) = &*self.session.lock().expect("no panic") {
             // SAFETY: it came from a connection of this context.
             unsafe { ssl.set_session(session) }?;

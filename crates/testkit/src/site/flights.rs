@@ -132,7 +132,7 @@ impl Client {
     }
 
     fn begin<S: Read + Write>(&self, stream: S) -> Result<SslStream<S>, Box<dyn Error>> {
-        let mut ssl = self.ssl()?.into_ssl(self.name)?;
+        let mut ssl = self.ssl()?;
         ssl.set_connect_state();
         Ok(SslStream::new(ssl, stream)?)
     }

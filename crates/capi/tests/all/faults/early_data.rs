@@ -47,7 +47,7 @@ fn session(client: &Client) -> MutexGuard<'_, Option<SslSession>> {
 /// Connects, with early data if the session allows it. Returns true if the session was resumed.
 fn come(client: &Client, early_data: &str) -> bool {
     let stream = TcpStream::connect(client.address).expect("it listens");
-    let ssl = client.ssl().and_then(|ssl| Ok(ssl.into_ssl(client.name)?));
+    let ssl = client.ssl();
     let mut ssl = ssl.expect("a connection");
     ssl.set_connect_state();
     let mut tls = SslStream::new(ssl, stream).expect("a stream");

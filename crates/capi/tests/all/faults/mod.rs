@@ -23,7 +23,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use openssl::ssl::{SslConnectorBuilder, SslFiletype};
+use openssl::ssl::{SslContextBuilder, SslFiletype};
 use rejoin_cache::Counters;
 use rejoin_serve::{Identity, KeyType};
 use rejoin_store::Store;
@@ -72,7 +72,7 @@ fn certified(site: &Site, versions: Versions) -> Client {
     Client::with(site.address(), versions, |connector| certify(connector, site))
 }
 
-fn certify(connector: &mut SslConnectorBuilder, site: &Site) {
+fn certify(connector: &mut SslContextBuilder, site: &Site) {
     connector.set_certificate_chain_file(site.file("client.pem")).expect("a certificate");
     connector.set_private_key_file(site.file("client-key.pem"), SslFiletype::PEM).expect("a key");
 }
