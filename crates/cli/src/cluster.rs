@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rejoin_cluster::sessions::Counts;
 use rejoin_cluster::{
-    Agent, ClusterKeys, ClusterSecret, KeyFile, Link, News, RekeyStep, RingRecord, Sessions,
-    Settings, Sites,
+    Agent, ClusterKeys, ClusterSecret, KeyFile, KeyName, Link, News, RekeyStep, RingRecord,
+    Sessions, Settings, Sites,
 };
 use rejoin_store::Store;
-use rejoin_tickets::Schedule;
+use rejoin_tickets::{KeyRing, Schedule};
 use serde_json::json;
 
 use crate::arguments::{address, one_of};
@@ -222,26 +223,30 @@ pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
     ));
 }
 
+/// Looks at the ring of ticket keys, at the key that it is under, and at the sessions of this machine's site.
+async fn look(
+    settings: &Settings,
+    secret: &ClusterSecret,
+    now_s: u64,
+) -> anyhow::Result<(KeyRing, Option<KeyName>, Counts)> {
+    let sites = settings.all_sites()?;
+    let own = Link::connect(sites.own()).await?;
+    let mut keys = keys(settings, secret, None)?.only_followed();
+    let mut link = match sites.home_elsewhere() {
+        Some(_) => link_to_look(&sites).await?,
+        None => own.clone(),
+    };
+    keys.follow(&mut link, now_s).await?;
+    let ring = keys.ring().cloned().unwrap_or_else(|| KeyRing::new(Schedule::default()));
+    let sessions = Sessions::of_cluster(own, settings, secret, &ring)?;
+    Ok((ring, keys.wrapped_under(), sessions.total().await?))
+}
+
 fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
     let key_file = settings.open_key_file()?;
     let secret = key_file.secret();
     let now_s = now_s()?;
-    let (ring, under, counts) = runtime()?.block_on(async {
-        let sites = settings.all_sites()?;
-        let own = Link::connect(sites.own()).await?;
-        let mut keys = keys(settings, secret, None)?.only_followed();
-        let mut link = match sites.home_elsewhere() {
-            Some(_) => link_to_look(&sites).await?,
-            None => own.clone(),
-        };
-        keys.follow(&mut link, now_s).await?;
-        let ring = keys
-            .ring()
-            .cloned()
-            .unwrap_or_else(|| rejoin_tickets::KeyRing::new(Default::default()));
-        let sessions = Sessions::of_cluster(own, settings, secret, &ring)?;
-        anyhow::Ok((ring, keys.wrapped_under(), sessions.total().await?))
-    })?;
+    let (ring, under, counts) = runtime()?.block_on(look(settings, secret, now_s))?;
     let machine = machine(&settings.folder, settings)?;
     let keys = ring.list(now_s).count();
     if json {

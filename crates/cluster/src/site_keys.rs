@@ -160,9 +160,7 @@ impl RingCopy {
             match held.version.cmp(&version) {
                 Ordering::Less => true,
                 // The home's counts.
-                Ordering::Equal => {
-                    place.is_outdated(held) || keys.ring().is_some() && !is_same()
-                }
+                Ordering::Equal => place.is_outdated(held) || keys.ring().is_some() && !is_same(),
                 Ordering::Greater => keys.is_to_replace_newer(),
             }
         });

@@ -230,7 +230,8 @@ mod tests {
         let (ring, health) = (KeyRing::new(Schedule::default()), Health::default());
         for (others, most) in [(vec![other], 256), (Vec::new(), 0)] {
             let links = Sites::new(nobody(), others, None).open();
-            let (abroad, mut queues) = Abroad::new(&links, &settings, &secret, &ring).expect("bounds");
+            let (abroad, mut queues) =
+                Abroad::new(&links, &settings, &secret, &ring).expect("bounds");
             let before = health.read().sought;
             for number in (0..300).chain(0..100) {
                 abroad.want(&letter(number), false, &health);

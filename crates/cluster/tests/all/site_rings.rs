@@ -2,8 +2,8 @@
 //! home was away, restored or emptied.
 
 use rejoin_cluster::{
-    ClusterKeys, ClusterSecret, Error, Followed, Place, RekeyStep, Servers, Site, SiteKeys, SiteName,
-    Sites,
+    ClusterKeys, ClusterSecret, Error, Followed, Place, RekeyStep, Servers, Site, SiteKeys,
+    SiteName, Sites,
 };
 use rejoin_testkit::cluster::{address, link};
 use rejoin_testkit::process::Signal;
