@@ -9,6 +9,7 @@ mod rekey;
 pub(crate) mod relay;
 mod revoked;
 mod ring;
+mod scale;
 mod secrets;
 mod sites;
 
@@ -47,6 +48,10 @@ pub(crate) const GROUP: Group = Group {
             failovers::clustered,
         ),
         (3, "revoked", "restart orders after which a revoked key is back (none)", revoked::orders),
+        (3, "scale-1", scale::PROMISE, scale::at::<1>),
+        (3, "scale-2", scale::PROMISE, scale::at::<2>),
+        (3, "scale-4", scale::PROMISE, scale::at::<4>),
+        (3, "scale-8", scale::PROMISE, scale::at::<8>),
         (2, "sites-1ms", sites::PROMISE, sites::at::<1>),
         (2, "sites-10ms", sites::PROMISE, sites::at::<10>),
         (2, "sites-40ms", sites::PROMISE, sites::at::<40>),

@@ -228,7 +228,7 @@ async fn the_guides_acl_is_enough_for_a_primary_and_its_replicas() {
 
 #[tokio::test]
 async fn the_guides_acl_is_enough_for_a_cluster_of_valkey() {
-    let valkey = ValkeyCluster::of_three();
+    let valkey = ValkeyCluster::of(3);
     let nodes: Vec<_> = valkey.nodes.iter().collect();
     let rules = rules().strip_prefix("user ").expect("a user");
     for node in &nodes {

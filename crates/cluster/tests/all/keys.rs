@@ -309,7 +309,7 @@ async fn flushed_scripts_are_loaded_again() {
 
 #[tokio::test]
 async fn a_cluster_of_valkey_keeps_the_ring_too() {
-    let valkey = ValkeyCluster::of_one();
+    let valkey = ValkeyCluster::of(1);
     let key = ClusterSecret::create(&valkey.nodes[0].folder.join("key")).expect("a key");
     let server = async || {
         let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");

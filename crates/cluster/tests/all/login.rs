@@ -44,7 +44,7 @@ async fn a_password_that_changes_in_its_file_is_followed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_that_changes_in_its_file_is_followed_in_a_cluster() {
-    let valkey = ValkeyCluster::of_three();
+    let valkey = ValkeyCluster::of(3);
     follow(&valkey.nodes.iter().collect::<Vec<_>>(), true).await;
 }
 

@@ -132,7 +132,7 @@ async fn one_address_may_move_to_another_server() {
 
 #[tokio::test]
 async fn a_wrong_kind_of_server_is_named_with_its_remedy() {
-    let nodes = ValkeyCluster::of_three().nodes;
+    let nodes = ValkeyCluster::of(3).nodes;
     let link = Link::connect(&servers(&[&nodes[0]], false)).await.expect("a connection");
     let mut why = Vec::new();
     for key in ["a", "b", "c", "d"] {

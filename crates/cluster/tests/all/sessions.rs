@@ -176,7 +176,7 @@ async fn with_one_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_cluster() {
-    let cluster = ValkeyCluster::of_three();
+    let cluster = ValkeyCluster::of(3);
     each_operation_does_what_it_says(cluster.link().await).await;
     a_session_is_taken_once(cluster.link().await, cluster.link().await).await;
     scripts_flushed_are_mended(cluster.link().await, &cluster.nodes).await;

@@ -52,19 +52,13 @@ fn bus(node: &Valkey) -> String {
 }
 
 impl ValkeyCluster {
-    /// Starts a cluster of one node, and waits until it serves all slots.
-    pub fn of_one() -> Self {
-        Self::start(&[(0, 16_383)])
-    }
-
-    /// Starts a cluster of three nodes, and waits until each serves a third of the slots.
-    pub fn of_three() -> Self {
-        Self::start(&[(0, 5_460), (5_461, 10_922), (10_923, 16_383)])
-    }
-
-    fn start(slots: &[(u16, u16)]) -> Self {
+    /// Starts a cluster of this many nodes, each of which is the primary of as many slots, and waits until it serves all.
+    pub fn of(primaries: u16) -> Self {
+        const SLOTS: u32 = 16_384;
+        let begins = |at: u16| SLOTS * u32::from(at) / u32::from(primaries);
         let mut nodes: Vec<Valkey> = Vec::new();
-        for (first, last) in slots {
+        for at in 0..primaries {
+            let (first, last) = (begins(at), begins(at + 1) - 1);
             let node = node();
             node.say(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
             node.say(&format!("CLUSTER SET-CONFIG-EPOCH {}", nodes.len() + 1));
@@ -80,7 +74,7 @@ impl ValkeyCluster {
 
     /// Starts a cluster of three primaries, each with a replica that takes its place after a second without it.
     pub fn with_replicas() -> Self {
-        let mut cluster = Self::of_three();
+        let mut cluster = Self::of(3);
         let primaries: Vec<_> =
             cluster.nodes.iter().map(|node| (node.port, node.say("CLUSTER MYID"))).collect();
         for (port, id) in primaries {
