@@ -576,6 +576,7 @@ fn requests_that_are_none_are_refused() {
 
 /// A program that went on may be silent. One that did not is dropped.
 #[test]
+#[ignore = "slow: half a minute of silence; make test-all"]
 fn a_program_that_is_silent_before_it_goes_on_is_dropped() {
     let (house, server) = House::with_rustls(|_| {});
     house.program().visit("server.test", server.port, json!({}));
