@@ -32,7 +32,7 @@ PYTHONS := target/python3.9 target/python3.13
 ROOTS := target/roots/bookworm target/roots/trixie
 TESTED_SLOWLY := apache2 chromium default-jdk-headless maven valgrind freeradius eapoltest
 
-## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
+## The tests, with the servers and programs that people run: about twelve minutes on two cores, half of it building.
 ## The libraries that are loaded into other programs are tested as they ship, built for release and stripped. They are
 ## built beside the tests, because neither build keeps two cores busy to its end.
 test: PACKAGES += $(TESTED)
