@@ -57,10 +57,10 @@ http {
 
 /// `proto h1` lets newer releases pass early data on before the handshake is done.
 const HAPROXY: &str = "\
-@DEFAULTS@
 global
   nbthread 4
   ssl-default-bind-options ssl-min-ver TLSv1.2
+@DEFAULTS@
 frontend front
   bind 127.0.0.1:@PORT@,127.0.0.1:@OTHER@ backlog 4096 ssl crt FOLDER/both.pem allow-0rtt proto h1
   http-request set-header Early-Data 1 if { ssl_fc_has_early }
