@@ -195,9 +195,10 @@ impl House {
             let number = self.next_id.fetch_add(1, Ordering::Relaxed);
             self.insert(number);
             away.push_back((number, Instant::now()));
-            let Some((number, _)) = away.pop_front_if(|(_, made)| made.elapsed() >= AWAY) else {
+            if away.front().is_none_or(|(_, made)| made.elapsed() < AWAY) {
                 continue;
-            };
+            }
+            let Some((number, _)) = away.pop_front() else { continue };
             let found = self.servers[(number as usize + 1) % MACHINES]
                 .take(now_ms(), &id(number), CONTEXT, &mut taken)
                 .found;
