@@ -1,4 +1,4 @@
-//! What a visit costs the agents and Valkey, by the number of masters: many machines with real agents and caches, and
+//! The cost of a visit to the agents and Valkey, by the number of masters: many machines with real agents and caches, and
 //! servers that use them as libssl does for TLS 1.3. A visit takes the session that another machine made, and makes one.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(crate) const PROMISE: &str = "visits a second, and what each costs (99 % fin
 const MACHINES: usize = 100;
 /// The threads that agents share.
 const AGENTS_THREADS: usize = 4;
-/// As many as two cores bear beside the servers and agents. Whoever asks faster is not answered in time.
+/// The rate of all visits, which two cores bear beside the servers and agents. Whoever asks faster is not answered in time.
 const VISITS_A_SECOND: u32 = 2_000;
 /// The visits under way at once.
 const AT_ONCE: usize = 8;
@@ -71,7 +71,7 @@ struct House {
     _folder: Folder,
 }
 
-/// What happened in some time.
+/// The processor time, commands and bytes of a span of time.
 struct Cost {
     lasted: Duration,
     nodes_ns: Vec<u64>,

@@ -77,7 +77,7 @@ pub(crate) const GROUP: Group = Group {
         (
             1,
             "machines-elsewhere",
-            "once-here, at the other machine (rejected; a flight is accepted once at most)",
+            "once-here, at the other machine (rejected)",
             machines::once_elsewhere,
         ),
         (2, "talk-nginx", TALK, |effort| conversations::same(effort, Kind::Nginx)),
