@@ -7,6 +7,7 @@ mod fields;
 mod files;
 mod live;
 mod memory;
+mod networks;
 mod not_resumed;
 mod openvpn;
 mod oracle;
