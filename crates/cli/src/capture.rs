@@ -114,6 +114,11 @@ pub(crate) struct Arguments {
 const APPLICATIONS: &[Choice<Application>] = &[
     (Application::Capture, "capture", "each capture is an application"),
     (Application::Client, "client", "each client address is an application"),
+    (
+        Application::Program,
+        "program",
+        "each program is an application, or each JA4 where it is unknown",
+    ),
 ];
 const DEVICES: &[Choice<Device>] = &[
     (Device::One, "all", "all applications, as programs of one device, as in the paper"),

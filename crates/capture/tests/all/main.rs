@@ -14,6 +14,7 @@ mod oracle;
 mod pcapng;
 mod peers;
 mod prepared;
+mod programs;
 mod quic;
 mod sharing;
 mod streams;
