@@ -30,7 +30,6 @@ Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin --metrics 127.0.0.1:9466
   rejoin cluster rekey add
-  rejoin cluster rekey add
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]

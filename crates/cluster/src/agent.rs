@@ -227,7 +227,7 @@ impl Agent {
             }
             let followed = keys.follow(unix_ms() / 1_000).await;
             keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
-            self.note(&followed);
+            self.note(&followed, &carrier.sessions);
             self.health.note_misses(carrier.sessions.misses());
             if !self.store.facts().is_named {
                 return Err(Error::CacheRemoved { name: self.store.name().clone() });
@@ -249,9 +249,12 @@ impl Agent {
     }
 
     /// Counts the answers of the own site's Valkey and of the ring's home.
-    fn note(&self, Followed { own, home, .. }: &Followed) {
+    fn note(&self, Followed { own, home, .. }: &Followed, sessions: &Sessions) {
         match own.is_away() {
-            true => self.health.note_silence(),
+            true => {
+                self.health.note_silence();
+                sessions.doubt();
+            }
             false => self.health.note_answer(unix_ms() / 1_000, own.after),
         }
         if let Some(home) = home {

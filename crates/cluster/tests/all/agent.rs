@@ -160,6 +160,27 @@ fn a_session_is_certain_until_valkey_may_have_lost_its_last_writes() {
     }
 }
 
+/// While Valkey is silent, clients' first flights are turned away. Copies of them may come once it answers.
+#[test]
+#[ignore = "waits for 40 s"]
+fn no_session_is_certain_for_a_while_after_valkey_was_silent() {
+    let valkey = Valkey::start(&[]);
+    let machine = Machine::start(&valkey, 1);
+    let mut numbers = 0..u8::MAX;
+    let mut is_certain = || {
+        thread::sleep(Duration::from_millis(500));
+        machine.takes_certainly(numbers.next().expect("not so many"))
+    };
+    while !is_certain() {}
+    valkey.process().signal(Signal::STOP);
+    wait_until("the agent notices", || !machine.health.read().is_linked);
+    let answers_from = Instant::now();
+    valkey.process().signal(Signal::CONT);
+    wait_until("the agent is back", || machine.health.read().is_linked);
+    while !is_certain() {}
+    assert!(answers_from.elapsed() > Duration::from_secs(18));
+}
+
 /// An agent that reaches a minority of the sentinels does not know whether another primary was promoted.
 #[test]
 #[ignore = "waits for 30 s"]
