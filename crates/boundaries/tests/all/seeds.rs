@@ -124,6 +124,7 @@ fn prefaces() -> Vec<(&'static str, Via, Said)> {
 fn others() -> Vec<(&'static str, Vec<u8>, Proof)> {
     let tunnel: fn(&Handshake) -> bool = |it| it.via == Some(Via::Tunnel);
     let direct: fn(&Handshake) -> bool = |it| it.via.is_none() && it.carrier == Carrier::Tls;
+    let named: fn(&Handshake) -> bool = |it| it.program.as_deref() == Some("app");
     let inner = [CLIENT, SERVER].map(|from| ip(6, from, &segment(from)));
     let in_udp = |port, head: &[u8], packet: &[u8]| {
         ip(17, CLIENT, &datagram([5, port], &[head, packet].concat()))
@@ -147,6 +148,9 @@ fn others() -> Vec<(&'static str, Vec<u8>, Proof)> {
         ("pcapng", pcapng(&inner), Box::new(direct)),
         ("zstd", zstd(&captured(&inner)), Box::new(direct)),
         ("several", several(&inner), Box::new(direct)),
+        ("pktap", pktap(&inner), Box::new(named)),
+        ("pcapdroid", pcapdroid(&inner), Box::new(named)),
+        ("pcapng-process", pcapng_with(&inner, &process()), Box::new(named)),
     ]
 }
 
@@ -261,21 +265,64 @@ fn dtls(extensions: &[u8]) -> Vec<u8> {
     captured(&packets)
 }
 
+/// A block of a pcapng, padded to whole words.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+    let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
+}
+
+/// Apple's block of a process.
+fn process() -> Vec<u8> {
+    block(0x8000_0001, &[&[77, 0, 0, 0, 2, 0, 3, 0][..], b"app\0", &[0; 4]].concat())
+}
+
 /// The packets in blocks of a pcapng.
 fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
-    let block = |kind: u32, body: &[u8]| {
-        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
-        let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
-        [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
-    };
+    pcapng_with(packets, &[])
+}
+
+/// The same behind another block; each packet is of the first process, the first of them going out.
+fn pcapng_with(packets: &[Vec<u8>], more: &[u8]) -> Vec<u8> {
     let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
-    let packet = |frame: &Vec<u8>| {
+    let packet = |(frame, direction): (&Vec<u8>, u8)| {
         let length = u32::try_from(frame.len()).unwrap();
-        block(6, &[&[0, 0, 5, length, length].map(u32::to_le_bytes).concat(), &frame[..]].concat())
+        let words = [0, 0, 5, length, length].map(u32::to_le_bytes).concat();
+        let padding = vec![0; frame.len().next_multiple_of(4) - frame.len()];
+        let flags = [2, 0, 4, 0, direction, 0, 0, 0];
+        let process = [1, 0x80, 4, 0, 0, 0, 0, 0];
+        block(6, &[&words, &frame[..], &padding, &flags, &process, &[0; 4]].concat())
     };
-    let blocks = packets.iter().map(packet);
-    let head = [block(0x0a0d_0d0a, &section), block(1, &[101, 0, 0, 0, 0, 0, 0, 0])];
+    let blocks = packets.iter().zip([2, 1]).map(packet);
+    let head = [block(0x0a0d_0d0a, &section), block(1, &[101, 0, 0, 0, 0, 0, 0, 0]), more.to_vec()];
     head.into_iter().chain(blocks).collect::<Vec<_>>().concat()
+}
+
+/// The packets of a link type.
+fn of_link(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut capture = captured(frames);
+    capture[20..24].copy_from_slice(&link.to_le_bytes());
+    capture
+}
+
+/// The packets behind Apple's header, which names a process.
+fn pktap(packets: &[Vec<u8>]) -> Vec<u8> {
+    let frame = |(packet, direction): (&Vec<u8>, u8)| {
+        let mut head = [0; 156];
+        for (at, byte) in [(0, 156), (4, 1), (8, 101), (36, direction), (52, 77)] {
+            head[at] = byte;
+        }
+        head[56..59].copy_from_slice(b"app");
+        [&head[..], packet].concat()
+    };
+    of_link(258, &packets.iter().zip([2, 1]).map(frame).collect::<Vec<_>>())
+}
+
+/// The packets before a trailer, which names an app.
+fn pcapdroid(packets: &[Vec<u8>]) -> Vec<u8> {
+    let trailer = [&[1, 7, 0x20, 0x21, 0, 0, 0, 9][..], b"app", &[0; 17], &[9; 4]].concat();
+    let frame = |packet: &Vec<u8>| [&[2; 12][..], &[8, 0], packet, &trailer].concat();
+    of_link(1, &packets.iter().map(frame).collect::<Vec<_>>())
 }
 
 /// A frame of zstd with one block that is not compressed (RFC 8878, 3.1.1).
