@@ -1,6 +1,7 @@
 //! The analyser: from the bytes of a capture to its handshakes.
 
 use std::io::Read;
+use std::mem;
 
 use crate::bytes::Bytes;
 use crate::connections::{self, Connections};
@@ -14,6 +15,8 @@ use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits};
 use crate::link;
 use crate::observation::{At, Endpoint};
 use crate::openvpn;
+use crate::owners::{self, Owners};
+use crate::program;
 use crate::quic;
 use crate::tcp;
 use crate::unsupported::{Unsupported, UnsupportedFrames};
@@ -39,6 +42,7 @@ pub struct Analyser {
     dtls: dtls::Associations,
     tunnels: openvpn::Tunnels,
     fragments: Fragments,
+    owners: Owners,
     unsupported: UnsupportedFrames,
     /// The frames of the capture so far.
     earlier_frames: u64,
@@ -67,6 +71,7 @@ impl Analyser {
             dtls: dtls::Associations::new(limits),
             tunnels: openvpn::Tunnels::new(limits),
             fragments: Fragments::new(limits),
+            owners: Owners::new(limits),
             unsupported: UnsupportedFrames::default(),
             earlier_frames: 0,
             limits,
@@ -103,16 +108,20 @@ impl Analyser {
         mut each: impl FnMut(Handshake),
     ) -> Result<Summary, Error> {
         let mut handshakes = 0;
-        let mut emit = |handshake: Handshake| {
-            handshakes += 1;
-            each(handshake);
-        };
         let before = self.earlier_frames;
+        let mut owners = mem::replace(&mut self.owners, Owners::new(self.limits));
         let ended = file::frames(&mut reader, &mut |frame| {
             self.earlier_frames = before + frame.number;
-            self.frame(Frame { number: self.earlier_frames, ..frame }, &mut emit);
+            self.frame(Frame { number: self.earlier_frames, ..frame }, &mut |mut handshake| {
+                handshakes += 1;
+                owners.name(&mut handshake);
+                each(handshake);
+            });
+            // What it ends was of the programs before.
+            owners.note(&frame);
         });
-        let unsupported = std::mem::take(&mut self.unsupported).into_counts();
+        self.owners = owners;
+        let unsupported = mem::take(&mut self.unsupported).into_counts();
         let ended = ended?;
         Ok(Summary { frames: ended.frames, handshakes, unsupported, stop: ended.stop })
     }
@@ -120,14 +129,17 @@ impl Analyser {
     /// Ends a capture that was read in parts: gives the handshakes that are left, and returns their number.
     pub fn finish(&mut self, mut each: impl FnMut(Handshake)) -> u64 {
         let mut handshakes = 0;
-        let mut emit = |handshake: Handshake| {
+        let Self { connections, quic, dtls, tunnels, owners, .. } = self;
+        let mut emit = |mut handshake: Handshake| {
             handshakes += 1;
+            owners.name(&mut handshake);
             each(handshake);
         };
-        self.connections.finish(&mut emit);
-        self.quic.finish(&mut emit);
-        self.dtls.finish(&mut emit);
-        self.tunnels.finish(&mut emit);
+        connections.finish(&mut emit);
+        quic.finish(&mut emit);
+        dtls.finish(&mut emit);
+        tunnels.finish(&mut emit);
+        self.owners.clear();
         self.fragments = Fragments::new(self.limits);
         self.earlier_frames = 0;
         handshakes
@@ -137,7 +149,7 @@ impl Analyser {
         let at = At { frame: frame.number, time_ns: frame.time_ns };
         if let Some(packet) = link::ip_packet(frame.link, frame.data) {
             self.packet(packet, at, 0, emit);
-        } else if !link::is_supported(frame.link) {
+        } else if !link::is_supported(frame.link, frame.data) {
             self.unsupported.count(Unsupported::LinkType(frame.link));
         }
     }
@@ -237,6 +249,9 @@ impl Limits {
             self.tunnel_bytes,
             self.fragment_bytes,
             self.certificate_bytes,
+            2 * table(self.named_connections, owners::PLACE_BYTES),
+            owners::NAMES_BYTES,
+            program::PROCESSES_BYTES,
             // The buffer doubles until a record fits.
             3 * LARGEST_BLOCK_BYTES,
             WORK_BYTES,

@@ -15,6 +15,7 @@ use pcap_parser::{
 
 use crate::error::{Error, Stop};
 use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
+use crate::program::{self, MOST_PROCESSES, Named, Process};
 use crate::zstd::Zstd;
 
 const CHUNK_BYTES: usize = 1 << 18;
@@ -31,6 +32,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) time_ns: u64,
     /// The link layer, as a LINKTYPE number.
     pub(crate) link: i32,
+    /// The program that the file names beside the packet.
+    pub(crate) program: Option<Named<'a>>,
     pub(crate) data: &'a [u8],
 }
 
@@ -283,7 +286,7 @@ fn pcap(
                 *frames += 1;
                 let time_ns =
                     u64::from(record.ts_sec) * 1_000_000_000 + u64::from(record.ts_usec) * nanos;
-                each(Frame { number: *frames, time_ns, link, data: record.data });
+                each(Frame { number: *frames, time_ns, link, program: None, data: record.data });
                 let length = data.len() - rest.len();
                 window.consume(length);
             }
@@ -353,6 +356,14 @@ fn is_red_hat_variant(records: &[u8], big_endian: bool) -> bool {
     !sensible(16) && sensible(24)
 }
 
+/// What the blocks of a pcapng section describe for those that follow.
+#[derive(Default)]
+struct Section {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+    processes: Vec<Process>,
+}
+
 /// An interface of a pcapng section.
 #[derive(Clone, Copy)]
 struct Interface {
@@ -377,22 +388,21 @@ fn pcapng(
     each: &mut dyn FnMut(Frame<'_>),
     frames: &mut u64,
 ) -> Result<Option<Form>, Fault> {
-    let mut interfaces = Vec::new();
-    let mut big_endian = false;
+    let mut section = Section::default();
     loop {
         if let Some(Form::Pcap) = Form::of_another(window)? {
             return Ok(Some(Form::Pcap));
         }
         let data = window.data();
-        check_block_length(data, big_endian)?;
-        let parsed = if big_endian { parse_block_be(data) } else { parse_block_le(data) };
+        check_block_length(data, section.big_endian)?;
+        let parsed = if section.big_endian { parse_block_be(data) } else { parse_block_le(data) };
         match parsed {
             Ok((rest, block)) => {
-                if let Block::SectionHeader(section) = &block {
-                    big_endian = section.big_endian();
-                    interfaces.clear();
+                if let Block::SectionHeader(header) = &block {
+                    let big_endian = header.big_endian();
+                    section = Section { big_endian, ..Section::default() };
                 }
-                pcapng_block(&block, &mut interfaces, frames, each);
+                pcapng_block(&block, &mut section, frames, each);
                 let length = data.len() - rest.len();
                 if length == 0 {
                     return Err(Fault::Corrupt);
@@ -428,7 +438,7 @@ fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
 
 fn pcapng_block(
     block: &Block<'_>,
-    interfaces: &mut Vec<Interface>,
+    Section { big_endian, interfaces, processes }: &mut Section,
     frames: &mut u64,
     each: &mut dyn FnMut(Frame<'_>),
 ) {
@@ -441,12 +451,16 @@ fn pcapng_block(
                 offset_s: description.ts_offset(),
             });
         }
+        Block::ProcessInformation(block) if processes.len() < MOST_PROCESSES => {
+            processes.push(Process::of(block));
+        }
         Block::EnhancedPacket(packet) => {
             *frames += 1;
             let Some(interface) = interfaces.get(packet.if_id as usize) else { return };
             let data = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
             let time_ns = interface.time_ns(packet.ts_high, packet.ts_low);
-            each(Frame { number: *frames, time_ns, link: interface.link, data });
+            let program = program::of_packet(&packet.options, processes, *big_endian);
+            each(Frame { number: *frames, time_ns, link: interface.link, program, data });
         }
         Block::SimplePacket(packet) => {
             *frames += 1;
@@ -454,7 +468,8 @@ fn pcapng_block(
             let snapped = if interface.snap_length == 0 { u32::MAX } else { interface.snap_length };
             let length = packet.origlen.min(snapped) as usize;
             let data = packet.data.get(..length).unwrap_or(packet.data);
-            each(Frame { number: *frames, time_ns: 0, link: interface.link, data });
+            let link = interface.link;
+            each(Frame { number: *frames, time_ns: 0, link, program: None, data });
         }
         _ => {}
     }

@@ -59,6 +59,14 @@ pub struct Handshake {
     /// connection through a SOCKS proxy counts as direct, because the client then speaks to the
     /// server unchanged, and so does one with a PROXY header.
     pub direct: bool,
+    /// The client's program, where the capture names it. It is certain, or `None`.
+    pub program: Option<String>,
+    /// The number of the client's process.
+    pub process: Option<u32>,
+    /// The server's program.
+    pub server_program: Option<String>,
+    /// The number of the server's process.
+    pub server_process: Option<u32>,
     /// The protocol spoken before TLS on the connection.
     pub via: Option<Via>,
     /// The client that a balancer's PROXY header names; `client_ip` is then the balancer.
@@ -122,6 +130,16 @@ impl Handshake {
     /// The client's address: the one that a balancer names, if there is one.
     pub fn client(&self) -> IpAddr {
         self.proxied_client.map_or(self.client_ip, |client| client.ip())
+    }
+}
+
+impl Handshake {
+    /// Sets the programs of the client and of the server: names, and the numbers of processes.
+    pub fn set_programs(&mut self, [client, server]: [Option<(&str, Option<u32>)>; 2]) {
+        self.program = client.map(|(name, _)| name.to_owned());
+        self.process = client.and_then(|(_, process)| process);
+        self.server_program = server.map(|(name, _)| name.to_owned());
+        self.server_process = server.and_then(|(_, process)| process);
     }
 }
 

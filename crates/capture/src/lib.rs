@@ -35,6 +35,8 @@ mod networks;
 mod numbers;
 mod observation;
 mod openvpn;
+mod owners;
+mod program;
 mod proxy;
 mod pseudonyms;
 mod quic;

@@ -62,6 +62,8 @@ pub struct Limits {
     pub search_bytes: u32,
     /// Bytes of all IP fragments that wait for the rest of their packets.
     pub fragment_bytes: usize,
+    /// Connections whose programs are remembered, where a capture names programs; twice as many are kept at times.
+    pub named_connections: usize,
     /// Bytes of all parsed certificates that are remembered; beyond that, the oldest is evicted.
     pub certificate_bytes: usize,
     /// Seed of the connection table's hash. Keep it secret if captures may be hostile.
@@ -75,7 +77,7 @@ impl Default for Limits {
             quic_connections: 24 << 10,
             waiting_bytes: 256 << 10,
             waiting_segments: 256,
-            total_bytes: 96 << 20,
+            total_bytes: 88 << 20,
             quic_bytes: 16 << 20,
             dtls_associations: 1 << 12,
             dtls_bytes: 2 << 20,
@@ -83,6 +85,7 @@ impl Default for Limits {
             tunnel_bytes: 1 << 20,
             search_bytes: 64 << 10,
             fragment_bytes: 4 << 20,
+            named_connections: 1 << 13,
             certificate_bytes: 4 << 20,
             hash_seed: 0,
         }

@@ -5,11 +5,15 @@ use crate::bytes::Bytes;
 /// The most tags and labels in one frame.
 const MOST_TAGS: usize = 16;
 
-/// Returns true for a LINKTYPE that is looked into.
-pub(crate) fn is_supported(link: i32) -> bool {
+/// Apple's header, and the number that it had before it was given one.
+pub(crate) const PKTAP: i32 = 258;
+pub(crate) const OLD_PKTAP: i32 = 149;
+
+/// Returns true for a frame of a LINKTYPE that is looked into.
+pub(crate) fn is_supported(link: i32, frame: &[u8]) -> bool {
     const SUPPORTED: [i32; 20] =
         [0, 1, 9, 10, 12, 14, 50, 51, 101, 104, 105, 108, 113, 117, 127, 228, 229, 239, 258, 276];
-    SUPPORTED.contains(&link)
+    SUPPORTED.contains(&link) || (link == OLD_PKTAP && pktap_length(frame).is_some())
 }
 
 /// Returns the IP packet in a frame of the given LINKTYPE.
@@ -44,7 +48,7 @@ pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
         10 => in_ethertype(0, frame.get(13..)?),
         // OpenBSD's filter log; its length excludes the padding to whole words.
         117 => frame.get(usize::from(*frame.first()?).next_multiple_of(4)..),
-        258 => in_pktap(frame),
+        PKTAP | OLD_PKTAP => in_pktap(frame),
         // Radiotap in front of 802.11; its length is little-endian.
         127 => {
             let length = u16::from_le_bytes([*frame.get(2)?, *frame.get(3)?]);
@@ -164,12 +168,18 @@ pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
 
 /// Returns the packet behind Apple's header, which states its length and the kind of frame.
 fn in_pktap(frame: &[u8]) -> Option<&[u8]> {
-    const PKTAP: i32 = 258;
-    let mut bytes = Bytes(frame);
-    let [length, _, link] =
-        [bytes.array()?, bytes.array()?, bytes.array()?].map(i32::from_le_bytes);
-    let packet = frame.get(usize::try_from(length).ok()?..)?;
-    if link == PKTAP { None } else { ip_packet(link, packet) }
+    let packet = frame.get(pktap_length(frame)?..)?;
+    let link = i32::from_le_bytes(*frame.get(8..)?.first_chunk()?);
+    if matches!(link, PKTAP | OLD_PKTAP) { None } else { ip_packet(link, packet) }
+}
+
+/// The length of Apple's header, which also states that a packet follows. The header is little-endian.
+pub(crate) fn pktap_length(frame: &[u8]) -> Option<usize> {
+    const PACKET_FOLLOWS: u32 = 1;
+    let [length, next] = [0, 4].map(|at| frame.get(at..).and_then(|rest| rest.first_chunk()));
+    let [length, next] = [*length?, *next?].map(u32::from_le_bytes);
+    let length = usize::try_from(length).ok().filter(|length| *length <= frame.len())?;
+    (next == PACKET_FOLLOWS).then_some(length)
 }
 
 /// Returns the packet in a Linux netfilter log, whose attributes use the byte order of the

@@ -1,11 +1,14 @@
 //! Autonomous systems: the operators of servers, from a table of address ranges.
 //!
 //! The user supplies the table: lines of `start,end,asn,org` or `prefix,asn,org`, separated by
-//! commas or tabs. If several ranges contain an address, the narrowest counts, as in routing.
+//! commas or tabs, also in gzip. If several ranges contain an address, the narrowest counts, as in
+//! routing.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::net::IpAddr;
+
+use flate2::read::MultiGzDecoder;
 
 use crate::error::Error;
 
@@ -18,6 +21,10 @@ pub struct Networks {
 
 /// The most ranges that are read; the Internet has about a million prefixes.
 const MOST_RANGES: usize = 1 << 24;
+/// The longest line, in bytes.
+const LONGEST_LINE_BYTES: usize = 1 << 16;
+/// The number that stands for no autonomous system (RFC 7607): the range is not routed.
+const NOT_ROUTED: u32 = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
@@ -28,19 +35,22 @@ struct Range {
 
 impl Networks {
     /// Parses a table. Lines that begin with `#` are comments; a first line without an address is a
-    /// header. Fields after the AS number are ignored.
+    /// header. Fields after the AS number are ignored. Addresses of AS 0 are in no system.
     ///
     /// # Errors
     /// [`Error::Networks`] with the first invalid line, or if the table has no range.
-    pub fn parse(mut input: impl Read) -> Result<Self, Error> {
+    pub fn parse(input: impl Read) -> Result<Self, Error> {
         let failed = |line, what: String| Error::Networks { line, what };
-        let mut text = Vec::new();
-        input.read_to_end(&mut text).map_err(|error| failed(1, error.to_string()))?;
-        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text);
+        let mut input = plain(input).map_err(|error| failed(1, error.to_string()))?;
+        let mut bytes = Vec::new();
         let mut ranges = Vec::new();
-        for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-            let text = String::from_utf8_lossy(bytes);
-            let text = text.trim();
+        for line in 1.. {
+            let read = next_line(&mut input, &mut bytes);
+            if !read.map_err(|error| failed(line, error.to_string()))? {
+                break;
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            let text = text.trim_start_matches('\u{feff}').trim();
             if text.is_empty() || text.starts_with('#') || (line == 1 && is_head(text)) {
                 continue;
             }
@@ -63,12 +73,34 @@ impl Networks {
         let address = number(address);
         let after = self.ranges.partition_point(|range| range.start <= address);
         let range = self.ranges.get(after.checked_sub(1)?)?;
-        (address <= range.end).then_some(range.asn)
+        (address <= range.end && range.asn != NOT_ROUTED).then_some(range.asn)
     }
 
     /// Returns true if the table has no ranges.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+}
+
+/// Returns the text of a table that may be in gzip.
+fn plain<'r>(mut input: impl Read + 'r) -> io::Result<BufReader<Box<dyn Read + 'r>>> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    let mut start = Vec::new();
+    input.by_ref().take(2).read_to_end(&mut start)?;
+    let is_gzip = start == GZIP;
+    let whole = Cursor::new(start).chain(input);
+    let plain: Box<dyn Read> =
+        if is_gzip { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+    Ok(BufReader::new(plain))
+}
+
+/// Reads a line. Returns false at the end.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    input.by_ref().take(LONGEST_LINE_BYTES as u64).read_until(b'\n', line)?;
+    match line.len() < LONGEST_LINE_BYTES {
+        true => Ok(!line.is_empty()),
+        false => Err(io::Error::other(format!("longer than {LONGEST_LINE_BYTES} bytes"))),
     }
 }
 
@@ -163,6 +195,30 @@ mod tests {
         assert_eq!(found, [Some(13335), Some(13335), None, None, Some(15169)]);
     }
 
+    /// A table as iptoasn.com publishes it, plain and in gzip.
+    #[test]
+    fn a_table_of_iptoasn_is_read_as_it_is() {
+        let table = "1.0.0.0\t1.0.0.255\t13335\tUS\tCLOUDFLARENET\n\
+                     1.0.1.0\t1.0.3.255\t0\tNone\tNot routed\n\
+                     1.0.4.0\t1.0.7.255\t38803\tAU\tGTELECOM-AS, \"Gtelecom\" Pty Ltd\n\
+                     2001:200::\t2001:200:5ff:ffff:ffff:ffff:ffff:ffff\t2500\tJP\tWIDE-BB\n";
+        let addresses = ["1.0.0.9", "1.0.2.0", "1.0.7.255", "2001:200::1", "2001:201::"];
+        let expected = [Some(13335), None, Some(38803), Some(2500), None];
+        assert_eq!(asns(table, &addresses), expected);
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, table.as_bytes()).unwrap();
+        let networks = Networks::parse(&encoder.finish().unwrap()[..]).unwrap();
+        let found = addresses.map(|address| networks.asn(address.parse().unwrap()));
+        assert_eq!(found, expected);
+    }
+
+    /// What is not routed is in no system, also within a range that is.
+    #[test]
+    fn as_0_is_no_system() {
+        let table = "10.0.0.0/8,7\n10.1.0.0/16,0\n";
+        assert_eq!(asns(table, &["10.0.0.1", "10.1.0.1"]), [Some(7), None]);
+    }
+
     #[test]
     fn the_narrowest_range_counts() {
         let table = "10.0.0.0/8\t1\n10.1.0.0/16\t2\n10.1.2.0/24\t3\n10.255.0.0/16\t4\n";
@@ -204,7 +260,7 @@ mod tests {
             (state >> 8) % below
         };
         for _ in 0..300 {
-            let prefixes: Vec<(u32, u32, u32)> = (0..12)
+            let prefixes: Vec<(u32, u32, u32)> = (1..=12)
                 .map(|asn| {
                     let length = 24 + draw(9);
                     (0x0a00_0000 | (draw(256) & !((1_u32 << (32 - length)) - 1)), length, asn)
@@ -244,5 +300,9 @@ mod tests {
         ] {
             assert!(refused(table).contains(what), "{table}: {}", refused(table));
         }
+        let endless = format!("10.0.0.0/8,1\n{}", "1".repeat(LONGEST_LINE_BYTES));
+        assert!(refused(&endless).contains("line 2: longer"), "{}", refused(&endless));
+        let cut = Networks::parse(&[0x1f, 0x8b, 8][..]).unwrap_err();
+        assert!(cut.to_string().contains("line 1"), "{cut}");
     }
 }

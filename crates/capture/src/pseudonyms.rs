@@ -40,7 +40,7 @@ impl Pseudonyms {
 
     /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 10] = [
+        const KINDS: [(&str, &str); 12] = [
             ("file", "file"),
             ("client_ip", "host"),
             ("server_ip", "host"),
@@ -51,6 +51,8 @@ impl Pseudonyms {
             ("issued_ticket_hash", "ticket"),
             ("session_id_hash", "session"),
             ("offered_sid_hash", "session"),
+            ("program", "program"),
+            ("server_program", "program"),
         ];
         for (field, kind) in KINDS {
             if let Some(Value::String(text)) = record.get_mut(field) {
@@ -59,6 +61,12 @@ impl Pseudonyms {
         }
         if let Some(Value::String(name)) = record.get_mut("sni") {
             *name = self.of_name(name);
+        }
+        // Logs of the machine tell whose process it was.
+        for field in ["process", "server_process"] {
+            if let Some(process) = record.get_mut(field) {
+                *process = Value::Null;
+            }
         }
         // A certificate identifies its owner even without its names.
         if let Some(certificate) = record.get_mut("certificate") {
@@ -115,11 +123,12 @@ mod tests {
         let mut record = serde_json::json!({
             "file": "phone.pcap", "sni": "example.org", "client_ip": "192.0.2.1",
             "server_ip": "192.0.2.2", "ch_random": "00ff", "cls": "full",
+            "program": "firefox", "process": 4711, "server_program": "nginx",
             "certificate": {"sha256": "aa", "names": ["example.org"]},
         });
         Pseudonyms::new([7; 16]).replace(&mut record);
         let text = record.to_string();
-        for name in ["phone", "example", "192.0.2", "00ff", "aa\""] {
+        for name in ["phone", "firefox", "4711", "nginx", "example", "192.0.2", "00ff", "aa\""] {
             assert!(!text.contains(name), "{name} in {text}");
         }
         assert_eq!(record["cls"], "full");

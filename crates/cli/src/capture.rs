@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     /// The applications that could share sessions
     #[arg(long, value_parser = one_of(DEVICES), default_value = "all")]
     share: Device,
-    /// The operators of addresses, in lines of start,end,asn,org or prefix,asn,org
+    /// The operators of addresses, in lines of start,end,asn,org or prefix,asn,org, also in gzip
     #[arg(long, value_name = "FILE")]
     networks: Option<PathBuf>,
     /// The cost of handshakes, in TOML [default: that of a smartphone, from paper 004]
@@ -114,6 +114,11 @@ pub(crate) struct Arguments {
 const APPLICATIONS: &[Choice<Application>] = &[
     (Application::Capture, "capture", "each capture is an application"),
     (Application::Client, "client", "each client address is an application"),
+    (
+        Application::Program,
+        "program",
+        "each program is an application, or each JA4 where it is unknown",
+    ),
 ];
 const DEVICES: &[Choice<Device>] = &[
     (Device::One, "all", "all applications, as programs of one device, as in the paper"),

@@ -17,6 +17,7 @@ const LIMITS: Limits = Limits {
     tunnel_bytes: 8 << 10,
     search_bytes: 4 << 10,
     fragment_bytes: 16 << 10,
+    named_connections: 3,
     certificate_bytes: 4 << 10,
     hash_seed: 7,
 };

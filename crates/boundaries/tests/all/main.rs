@@ -1,3 +1,4 @@
 //! The inputs in `fuzz/corpus`, replayed.
 
 mod corpora;
+mod seeds;

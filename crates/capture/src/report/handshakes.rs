@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::handshake::{Class, Evidence, Handshake, Method};
 
 /// The CSV columns of a handshake. Their names and order are stable.
-pub const COLUMNS: [&str; 48] = [
+pub const COLUMNS: [&str; 52] = [
     "file",
     "t_ch",
     "client_ip",
@@ -55,6 +55,10 @@ pub const COLUMNS: [&str; 48] = [
     "proof_frame",
     "certificate_sha256",
     "certificate_names",
+    "program",
+    "process",
+    "server_program",
+    "server_process",
 ];
 
 /// The CSV fields of a handshake's JSON record, in the order of [`COLUMNS`]. Unknown values are
@@ -105,7 +109,7 @@ pub fn line(record: &Value) -> String {
     let hello = if record["ech_offered"] == true { "ECH" } else { "" };
     let name = or_dash(text("sni"));
     let mut line = format!("{time}  {client} > {server}  {name}  {version}  {class}{method}");
-    for more in [text("cipher"), protocol, text("ja4"), hello.to_owned()] {
+    for more in [text("cipher"), protocol, text("ja4"), hello.to_owned(), text("program")] {
         if !more.is_empty() {
             line += "  ";
             line += &more;

@@ -55,6 +55,9 @@ pub enum Application {
     Capture,
     /// The client's address.
     Client,
+    /// The client's program where it is known, else the JA4 fingerprint of its ClientHello, else the name
+    /// passed to [`Sharing::begin`].
+    Program,
 }
 
 /// The applications that could share sessions on one device.
@@ -209,6 +212,7 @@ impl Sharing {
             application: match self.scope.application {
                 Application::Capture => self.application,
                 Application::Client => client,
+                Application::Program => self.program(handshake),
             },
             device: match self.scope.device {
                 Device::One => 0,
@@ -222,6 +226,16 @@ impl Sharing {
                 .map_or(NONE, |c| self.certificates.intern(&c.sha256, &c.names)),
         };
         CountedHandshake::of(handshake, ids)
+    }
+}
+
+impl Sharing {
+    fn program(&mut self, handshake: &Handshake) -> u32 {
+        match (&handshake.program, &handshake.ja4) {
+            (Some(program), _) => self.texts.intern(&format!("program {program}")),
+            (None, Some(ja4)) => self.texts.intern(&format!("ja4 {ja4}")),
+            (None, None) => self.application,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rejoin_capture::sharing::{Application, Assumptions, Device, Findings, Scope, Sharing};
 use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, Version};
+use rejoin_testkit::made_capture::{Capture, client_hello_with, extension, record};
 
 const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
 
@@ -33,6 +34,10 @@ pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
         client_auth: Some(false),
         completed: true,
         direct: true,
+        program: None,
+        process: None,
+        server_program: None,
+        server_process: None,
         via: None,
         proxied_client: None,
         sh_random_part: Some(Digest([second, 2, 3, 4, 5, 6, 7, 8])),
@@ -93,6 +98,33 @@ fn every_step_shares_more() {
     ];
     let other = [full(5, "192.0.2.1", "a.example"), full(6, "198.51.100.1", "A.EXAMPLE")];
     assert_eq!(steps(&[("one", &one), ("other", &other)]), [5, 3, 3, 2, 2]);
+}
+
+/// One of two programs of a device comes back, and so does one of two that only their hellos tell apart.
+#[test]
+fn programs_may_be_the_applications() {
+    let of = |second, program: Option<&str>| Handshake {
+        program: program.map(str::to_owned),
+        ..full(second, "192.0.2.1", "a.example")
+    };
+    let hello = |second, more: &[u8]| {
+        let mut capture = Capture::new();
+        capture.client(0, &record(22, &client_hello_with(second, &[], more)));
+        Handshake { ja4: capture.handshake().ja4, ..of(second, None) }
+    };
+    let alpn = extension(16, &[0, 3, 2, b'h', b'2']);
+    let handshakes = [
+        of(1, Some("curl")),
+        of(2, Some("curl")),
+        of(3, Some("wget")),
+        hello(4, &[]),
+        hello(5, &alpn),
+        hello(6, &alpn),
+        of(7, None),
+    ];
+    let scope = Scope { application: Application::Program, ..Scope::default() };
+    let found = findings(scope, &[("capture", &handshakes)]);
+    assert_eq!((found.applications, found.ideal.full_own_reuse), (5, 5));
 }
 
 #[test]
