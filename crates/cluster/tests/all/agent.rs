@@ -420,6 +420,7 @@ fn reason(news: &News<'_>) -> String {
         | News::Unrecorded(error)
         | News::Denied(error)
         | News::NotRekeyed(error)
+        | News::Unseen(error)
         | News::HomeCut(_, error) => error.to_string(),
         News::Linked(_) | News::HomeLinked(_) | News::Rekeyed(_) => String::new(),
     }
