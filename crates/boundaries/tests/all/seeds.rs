@@ -12,7 +12,7 @@ const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/cap
 /// The analyser reaches TLS in each seed by the parser that the seed is for. `REJOIN_BLESS=1` writes them.
 #[test]
 fn the_kept_captures_reach_their_parsers() {
-    let prefaces = prefaces().into_iter().map(|(name, via, said)| {
+    let prefaces = PREFACES.iter().map(|&(name, via, said)| {
         let proof: Proof = Box::new(move |it| it.via == Some(via));
         (name, after(said), proof)
     });
@@ -34,91 +34,79 @@ type Proof = Box<dyn Fn(&Handshake) -> bool>;
 /// What the client (true) and the server say before TLS.
 type Said = &'static [(bool, &'static [u8])];
 
-fn prefaces() -> Vec<(&'static str, Via, Said)> {
-    vec![
-        (
-            "smtp",
-            Via::Smtp,
-            &[(false, b"220 a ESMTP\r\n"), (true, b"STARTTLS\r\n"), (false, b"220 go\r\n")],
-        ),
-        (
-            "imap",
-            Via::Imap,
-            &[(false, b"* OK ready\r\n"), (true, b"a STARTTLS\r\n"), (false, b"a OK\r\n")],
-        ),
-        ("pop3", Via::Pop3, &[(false, b"+OK ready\r\n"), (true, b"STLS\r\n"), (false, b"+OK\r\n")]),
-        (
-            "nntp",
-            Via::Nntp,
-            &[(false, b"200 news\r\n"), (true, b"STARTTLS\r\n"), (false, b"382 go\r\n")],
-        ),
-        ("irc", Via::Irc, &[(true, b"STARTTLS\r\n"), (false, b":a 670 * :go\r\n")]),
-        (
-            "sieve",
-            Via::Sieve,
-            &[
-                (false, b"\"IMPLEMENTATION\" \"a\"\r\n"),
-                (true, b"STARTTLS\r\n"),
-                (false, b"OK\r\n"),
-            ],
-        ),
-        (
-            "ftp",
-            Via::Ftp,
-            &[(false, b"220 FTP\r\n"), (true, b"AUTH TLS\r\n"), (false, b"234 go\r\n")],
-        ),
-        ("xmpp", Via::Xmpp, &[(true, b"<starttls/>"), (false, b"<proceed/>")]),
-        (
-            "ldap",
-            Via::Ldap,
-            &[
-                (true, b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"),
-                (false, b"\x30\x0c\x02\x01\x01\x78\x07\x0a\x01\0\x04\0\x04\0"),
-            ],
-        ),
-        ("postgresql", Via::Postgresql, &[(true, b"\0\0\0\x08\x04\xd2\x16\x2f"), (false, b"S")]),
-        (
-            "mysql",
-            Via::Mysql,
-            &[
-                (false, b"\x09\0\0\0\x0a8.4.0\0\0\0"),
-                (true, b"\x20\0\0\x01\x85\xae\xff\x19\0\0\0\x01\xff\0\0\0"),
-            ],
-        ),
-        (
-            "rdp",
-            Via::Rdp,
-            &[
-                (true, b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0"),
-                (false, b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34\0\x02\0\x08\0\x02\0\0\0"),
-            ],
-        ),
-        (
-            "connect",
-            Via::Connect,
-            &[(true, b"CONNECT a:443 HTTP/1.1\r\n\r\n"), (false, b"HTTP/1.1 200 OK\r\n\r\n")],
-        ),
-        (
-            "socks",
-            Via::Socks,
-            &[
-                (true, b"\x05\x01\0"),
-                (false, b"\x05\0"),
-                (true, b"\x05\x01\0\x01\xc0\0\x02\x01\x01\xbb"),
-                (false, b"\x05\0\0\x01\0\0\0\0\0\0"),
-            ],
-        ),
-        ("proxy", Via::Proxy, &[(true, b"PROXY TCP4 10.0.0.9 192.0.2.1 7 443\r\n")]),
-        (
-            "proxy-binary",
-            Via::Proxy,
-            &[(
-                true,
-                b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x09\xc0\0\x02\x01\0\x07\x01\xbb",
-            )],
-        ),
-    ]
-}
+/// What is said before TLS in protocols that begin without it.
+const PREFACES: &[(&str, Via, Said)] = &[
+    (
+        "smtp",
+        Via::Smtp,
+        &[(false, b"220 a ESMTP\r\n"), (true, b"STARTTLS\r\n"), (false, b"220 go\r\n")],
+    ),
+    (
+        "imap",
+        Via::Imap,
+        &[(false, b"* OK ready\r\n"), (true, b"a STARTTLS\r\n"), (false, b"a OK\r\n")],
+    ),
+    ("pop3", Via::Pop3, &[(false, b"+OK ready\r\n"), (true, b"STLS\r\n"), (false, b"+OK\r\n")]),
+    (
+        "nntp",
+        Via::Nntp,
+        &[(false, b"200 news\r\n"), (true, b"STARTTLS\r\n"), (false, b"382 go\r\n")],
+    ),
+    ("irc", Via::Irc, &[(true, b"STARTTLS\r\n"), (false, b":a 670 * :go\r\n")]),
+    (
+        "sieve",
+        Via::Sieve,
+        &[(false, b"\"IMPLEMENTATION\" \"a\"\r\n"), (true, b"STARTTLS\r\n"), (false, b"OK\r\n")],
+    ),
+    ("ftp", Via::Ftp, &[(false, b"220 FTP\r\n"), (true, b"AUTH TLS\r\n"), (false, b"234 go\r\n")]),
+    ("xmpp", Via::Xmpp, &[(true, b"<starttls/>"), (false, b"<proceed/>")]),
+    (
+        "ldap",
+        Via::Ldap,
+        &[
+            (true, b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"),
+            (false, b"\x30\x0c\x02\x01\x01\x78\x07\x0a\x01\0\x04\0\x04\0"),
+        ],
+    ),
+    ("postgresql", Via::Postgresql, &[(true, b"\0\0\0\x08\x04\xd2\x16\x2f"), (false, b"S")]),
+    (
+        "mysql",
+        Via::Mysql,
+        &[
+            (false, b"\x09\0\0\0\x0a8.4.0\0\0\0"),
+            (true, b"\x20\0\0\x01\x85\xae\xff\x19\0\0\0\x01\xff\0\0\0"),
+        ],
+    ),
+    (
+        "rdp",
+        Via::Rdp,
+        &[
+            (true, b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0"),
+            (false, b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34\0\x02\0\x08\0\x02\0\0\0"),
+        ],
+    ),
+    (
+        "connect",
+        Via::Connect,
+        &[(true, b"CONNECT a:443 HTTP/1.1\r\n\r\n"), (false, b"HTTP/1.1 200 OK\r\n\r\n")],
+    ),
+    (
+        "socks",
+        Via::Socks,
+        &[
+            (true, b"\x05\x01\0"),
+            (false, b"\x05\0"),
+            (true, b"\x05\x01\0\x01\xc0\0\x02\x01\x01\xbb"),
+            (false, b"\x05\0\0\x01\0\0\0\0\0\0"),
+        ],
+    ),
+    ("proxy", Via::Proxy, &[(true, b"PROXY TCP4 10.0.0.9 192.0.2.1 7 443\r\n")]),
+    (
+        "proxy-binary",
+        Via::Proxy,
+        &[(true, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x09\xc0\0\x02\x01\0\x07\x01\xbb")],
+    ),
+];
 
 /// Messages of TLS, packets of TDS and OpenVPN, DTLS, tunnels, and the forms of files.
 fn others() -> Vec<(&'static str, Vec<u8>, Proof)> {
