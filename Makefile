@@ -274,7 +274,7 @@ check-cost: setup
 	$(CHECK) cost $(CHECKS)
 
 ## What Rejoin promises about early data (0-RTT), a line for each, in half an hour; CHECKS as above.
-check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils
+check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils chromium
 check-early: target/programs-13 target/haproxy setup
 	$(CHECK) early $(CHECKS)
 

@@ -5,10 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use openssl::x509::X509;
 use rejoin_testkit::shipped::target;
+use rejoin_testkit::site::Site;
 
 use super::servers::{Kind, Rejoin, Server};
 use super::{Effort, Found};
+use crate::chromium;
 
 const TIMES: usize = 20;
 
@@ -71,6 +74,28 @@ pub(super) fn curl(_: Effort) -> Option<Found> {
          {plain_early} {told}"
     );
     let holds = answers == URLS && once == URLS && early > 0 && early >= plain_early;
+    Some(Found { figure, holds })
+}
+
+/// Chromium, whose page asks for one path after the other. `None` without it.
+pub(super) fn browser(_: Effort) -> Option<Found> {
+    const PATHS: usize = 10;
+    let seen = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
+        let server = Server::start(Kind::Nginx, rejoin, &format!("browser-{rejoin:?}"))?;
+        let Site { folder, port, .. } = &server.site;
+        let certificate = X509::from_pem(&fs::read(server.site.file("both.pem")).ok()?).ok()?;
+        let more = ["--disable-quic", "--enable-features=EnableTLS13EarlyData"];
+        chromium::open(("localhost", *port, "page"), &certificate, folder, &more)?;
+        let seen = server.seen();
+        let all: Vec<_> = (0..PATHS).map(|number| seen(&format!("/browser/{number}"))).collect();
+        let early = all.iter().filter(|requests| requests.early > 0).count();
+        Some((all.iter().filter(|requests| requests.all == 1).count(), early))
+    });
+    let [Some((once, early)), Some((plain_once, plain_early))] = seen else { return None };
+    let figure = format!(
+        "{once} of {PATHS} asked once, {early} as early data; without Rejoin {plain_once}, {plain_early}"
+    );
+    let holds = once == PATHS && plain_once == PATHS && plain_early > 0 && early >= plain_early;
     Some(Found { figure, holds })
 }
 

@@ -48,12 +48,18 @@ http {
   server {
     listen 127.0.0.1:@PORT@ ssl reuseport backlog=4096; listen 127.0.0.1:@OTHER@ ssl reuseport backlog=4096;
     ssl_protocols TLSv1.2 TLSv1.3; ssl_early_data on; client_max_body_size 1m;
-    location / {
-      proxy_pass http://@ORIGIN@; proxy_set_header Early-Data $ssl_early_data; proxy_ignore_client_abort on;
-    }
+    proxy_set_header Early-Data $ssl_early_data; proxy_ignore_client_abort on;
+    location / { proxy_pass http://@ORIGIN@; }
+    location /browser/ { keepalive_timeout 0; proxy_pass http://@ORIGIN@; }
+    location = /page { keepalive_timeout 0; default_type text/html; return 200 '@PAGE@'; }
   }
 }
 ";
+
+/// A browser's page, which asks for ten paths, each over a connection of its own.
+const PAGE: &str = "<title>waits</title><link rel=icon href=data:,><script>(async () => { \
+    for (let n = 0; n < 10; n++) { await fetch(\"/browser/\" + n, {cache: \"no-store\"}); \
+    await new Promise(then => setTimeout(then, 200)); } document.title = \"done\"; })()</script>";
 
 /// `proto h1` lets newer releases pass early data on before the handshake is done.
 const HAPROXY: &str = "\
@@ -126,6 +132,7 @@ impl Server {
         };
         let text = if self.kind == Kind::Nginx { NGINX } else { HAPROXY };
         let text = text.replace("@ORIGIN@", &self.origin.address.to_string());
+        let text = text.replace("@PAGE@", PAGE);
         self.site.write("configuration", &text.replace("@OTHER@", &self.other.to_string()));
         let file = self.site.shown("configuration");
         let words: Vec<&str> = words.iter().map(String::as_str).chain([&*file]).collect();
