@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// What is not routed is in no system, also within a range that is.
+    /// A range that is not routed is in no system, also within one that is.
     #[test]
     fn as_0_is_no_system() {
         let table = "10.0.0.0/8,7\n10.1.0.0/16,0\n";

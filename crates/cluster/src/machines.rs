@@ -27,7 +27,7 @@ pub struct Machines {
     list: Script,
 }
 
-/// What a Valkey has of the machines of a cluster.
+/// The reports of a cluster's machines that a Valkey has.
 #[derive(Debug, Default)]
 pub struct Listed {
     /// The reports, and the time since Valkey got each, in milliseconds by its clock.

@@ -5,7 +5,7 @@ use rejoin_store::MailboxFacts;
 use crate::wrapping_key::KeyName;
 use crate::{ClusterName, HealthFacts, MachineName, SiteName};
 
-/// What an agent reports of its machine. Anyone with the cluster's key can write any report. All counts are since the
+/// An agent's report of its machine. Anyone with the cluster's key can write any report. All counts are since the
 /// agent was started, but for those of servers, which are since the cache was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {

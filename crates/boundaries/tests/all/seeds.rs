@@ -31,10 +31,10 @@ fn the_kept_captures_reach_their_parsers() {
 
 /// Tells if a handshake was found by the parser that a seed is for.
 type Proof = Box<dyn Fn(&Handshake) -> bool>;
-/// What the client (true) and the server say before TLS.
+/// The lines of the client (true) and the server before TLS.
 type Said = &'static [(bool, &'static [u8])];
 
-/// What is said before TLS in protocols that begin without it.
+/// The protocols that begin without TLS, with their lines before it.
 const PREFACES: &[(&str, Via, Said)] = &[
     (
         "smtp",

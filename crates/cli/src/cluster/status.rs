@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{keys, link_to_look, machines, now_s, rekey, runtime};
 use crate::terminal;
 
-/// What is shown of a cluster.
+/// The facts that are shown of a cluster.
 struct Status {
     /// The ticket keys in the ring.
     keys: usize,

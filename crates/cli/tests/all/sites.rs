@@ -48,7 +48,7 @@ impl Machine {
         keys.output().expect("it runs")
     }
 
-    /// What `rejoin cluster status` says.
+    /// Returns the answer of `rejoin cluster status`.
     fn status(&self, words: &[&str]) -> String {
         let mut status = Command::new(REJOIN);
         status.args(["cluster", "status"]).args(words);

@@ -69,6 +69,17 @@ impl Machine {
         Self { store, server, health, rules, stop: Some(stop), agent: Some(agent) }
     }
 
+    /// Starts a machine. Returns it, and a function that returns its agent's news so far.
+    pub(crate) fn noting(
+        settings: Settings,
+        folder: &Path,
+    ) -> (Self, impl Fn() -> Vec<String> + use<>) {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tells = Arc::clone(&told);
+        let tell = move |news: News<'_>| tells.lock().expect("no panic").push(format!("{news:?}"));
+        (Self::telling(settings, folder, tell), move || told.lock().expect("no panic").clone())
+    }
+
     pub(crate) fn insert(&self, number: u8) {
         let new = NewSession {
             id: id(number),
@@ -394,13 +405,10 @@ fn rules_that_are_too_narrow_are_told_once() {
     };
     let narrower = settings.acl_rules().replace(" ~rejoin:{web.*}:taken", "");
     valkey.say(&format!("ACL SETUSER agent on >secret {narrower}"));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tells = Arc::clone(&told);
-    let tell = move |news: News<'_>| tells.lock().expect("no panic").push(format!("{news:?}"));
-    let machine = Machine::telling(settings, &folder, tell);
+    let (machine, told) = Machine::noting(settings, &folder);
     let denied = || {
-        let told = told.lock().expect("no panic");
-        told.iter().filter(|line| line.starts_with("Denied")).cloned().collect::<Vec<_>>()
+        let told = told().into_iter();
+        told.filter(|line| line.starts_with("Denied")).collect::<Vec<_>>()
     };
     machine.insert(7);
     wait_until("it is told", || !denied().is_empty());

@@ -434,15 +434,9 @@ async fn rules_without_reports_are_told_once_and_change_nothing_else() {
     let narrower = rules.replace(&format!(" ~{MACHINES} ~{REPORTED}"), "");
     assert_ne!(narrower, rules);
     valkey.say(&format!("ACL SETUSER agent on >secret {narrower}"));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tells = Arc::clone(&told);
-    let tell = move |news: News<'_>| tells.lock().expect("no panic").push(format!("{news:?}"));
-    let machine = Machine::telling(settings, &folder, tell);
-    let denied = || {
-        let told = told.lock().expect("no panic");
-        told.iter().filter(|line| line.starts_with("Denied")).count()
-    };
-    wait_until("it is told", || denied() == 1);
+    let (machine, told) = Machine::noting(settings, &folder);
+    let is_denied = |line: &String| line.starts_with("Denied");
+    wait_until("it is told", || told().iter().filter(|line| is_denied(line)).count() == 1);
     // What is new makes it report again.
     rotate(&valkey).await;
     wait_until("the ring", || machine.store.ring_version() == 2);
@@ -450,7 +444,7 @@ async fn rules_without_reports_are_told_once_and_change_nothing_else() {
     agent::until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1);
     assert!(machine.takes(7, CONTEXT));
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let told = told.lock().expect("no panic").clone();
+    let told = told();
     assert_eq!(told.iter().filter(|line| !line.starts_with("Linked")).count(), 1, "{told:?}");
     let health = machine.health.read();
     assert_eq!((health.unsent, health.unfetched, health.unanswered), (0, 0, 0));
