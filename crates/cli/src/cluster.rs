@@ -15,6 +15,8 @@ use rejoin_cluster::{
 use rejoin_tickets::Schedule;
 
 use crate::arguments::{address, one_of};
+#[cfg(feature = "lab")]
+use crate::instruments::drill;
 use crate::{process, terminal};
 
 /// The default file of a cluster's settings.
@@ -66,6 +68,9 @@ enum Action {
     },
     /// Show what the cluster holds, and all of its machines
     Status,
+    #[cfg(feature = "lab")]
+    /// Break something in a staging cluster, and report what handshakes saw
+    Drill(Box<drill::Arguments>),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -86,6 +91,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             carry(&settings, user, *accept_older_ring, metrics)
         }
         Action::Status => status::show(&settings_of(settings, None)?, *json),
+        #[cfg(feature = "lab")]
+        Action::Drill(arguments) => drill::run(arguments, *json),
     }
 }
 
