@@ -297,7 +297,8 @@ impl Seen<'_> {
 
     fn tls13(&mut self, address: SocketAddr, facts: &WayFacts) {
         let (way, tally) = (Some(Way::Tls13), facts.at_once);
-        if facts.agrees_on_key == Some(false) {
+        // Where workers differ, none of few returns may have come to its own.
+        if facts.agrees_on_key == Some(false) && !is_apart(facts) {
             let text = format!(
                 "{address}: only clients resume that forgo a new key (psk_ke). OpenSSL's and browsers do not."
             );
@@ -376,9 +377,10 @@ impl Seen<'_> {
     fn names(&mut self) {
         let first = &self.facts.target.host;
         for NameFacts { name, way, own, of_first } in &self.facts.names {
-            let mains = self.facts.of_way(*way).next().map(|(_, facts)| facts.at_once);
-            let (is_whole, is_naught) =
-                mains.map_or((false, false), |tally| (tally.is_whole(), tally.resumed == 0));
+            let main = self.facts.of_way(*way).next().map(|(_, facts)| facts);
+            let is_whole = main.is_some_and(|facts| facts.at_once.is_whole());
+            let is_naught =
+                main.is_some_and(|facts| facts.at_once.resumed == 0 && !is_apart(facts));
             let version = way.version();
             match name {
                 None if is_naught && *own == Some(true) => {

@@ -230,6 +230,19 @@ fn another_name_that_resumes_shows_the_default_server() {
 }
 
 #[test]
+fn where_workers_differ_no_chance_is_taken_for_another_cause() {
+    let names = vec!["01".to_owned(), "02".to_owned()];
+    let unlucky = Way::ALL.map(|of| match of {
+        Way::Ids => way(of, 8),
+        _ => WayFacts { key_names: Some(names.clone()), agrees_on_key: Some(false), ..way(of, 0) },
+    });
+    let mut found = facts(vec![at(1, unlucky)]);
+    let nameless = |way| NameFacts { name: None, way, own: Some(true), of_first: Some(false) };
+    found.names = vec![nameless(Way::Tickets), nameless(Way::Tls13)];
+    assert_eq!(causes(&found), [(Severity::Loss, Cause::WorkersApart)]);
+}
+
+#[test]
 fn every_heavy_cause_but_a_dead_server_has_a_mend() {
     let heavy = [
         Cause::OfferBreaks,
