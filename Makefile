@@ -13,7 +13,7 @@ step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(da
 .PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture capture-stacks check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost check-early bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
-## builds, for three to five minutes on two cores.
+## builds, for about three minutes on two cores.
 run: setup
 	@$(call step,build,$(CARGO) build --profile quick --locked --package rejoin-cli)
 	@$(call step,demonstration,target/quick/rejoin demo)
@@ -274,7 +274,7 @@ check-cost: setup
 	$(CHECK) cost $(CHECKS)
 
 ## What Rejoin promises about early data (0-RTT), a line for each, in half an hour; CHECKS as above.
-check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils
+check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils chromium
 check-early: target/programs-13 target/haproxy setup
 	$(CHECK) early $(CHECKS)
 

@@ -14,7 +14,7 @@ use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
-use crate::session::{Arrival, Inserted, Kept, NewSession};
+use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
 use crate::settings::Settings;
 use crate::shard::Shard;
 
@@ -194,7 +194,26 @@ impl<R: Region> Cache<R> {
     /// # Errors
     /// Returns the reason if the session is not stored.
     pub fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        let inserted = self.with(&new.id, |shard, key| shard.insert(now_ms, key, new));
+        self.insert_if(now_ms, new, Admission::IfWorth)
+    }
+
+    /// Stores a session as [`Self::insert`] does, for a cache in front of a larger one, through which sessions come and go:
+    /// no session is refused because every stored one returns sooner, unless it is a
+    /// [sibling](NewSession::sibling). One goes then whose client was not seen for long.
+    ///
+    /// # Errors
+    /// Those of [`Self::insert`].
+    pub fn admit(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
+        self.insert_if(now_ms, new, Admission::Always)
+    }
+
+    fn insert_if(
+        &self,
+        now_ms: u64,
+        new: &NewSession<'_>,
+        admission: Admission,
+    ) -> Result<Inserted, Refusal> {
+        let inserted = self.with(&new.id, |shard, key| shard.insert(now_ms, key, new, admission));
         inserted.unwrap_or(Err(Refusal::Unavailable))
     }
 

@@ -32,7 +32,7 @@ pub struct Counters {
     pub evicted_overdue: u64,
     /// Sessions evicted because their clients were expected later than others, or less surely.
     pub evicted_latest: u64,
-    /// Sessions evicted by the policy `lru`.
+    /// Sessions evicted by the policy `lru`, or for one that [`Cache::admit`](crate::Cache::admit) takes.
     pub evicted_oldest: u64,
     /// Sessions refused because all others are expected sooner, or more surely.
     pub refused_returns_later: u64,

@@ -62,6 +62,15 @@ impl fmt::Debug for NewSession<'_> {
     }
 }
 
+/// The sessions that a full cache takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Those that are worth more than another one.
+    IfWorth,
+    /// All whose clients are expected back.
+    Always,
+}
+
 /// The result of storing a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {

@@ -20,7 +20,7 @@ use crate::order::{self, List, Order};
 use crate::region::{Line, Region};
 use crate::return_time::{ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
-use crate::session::{Arrival, Inserted, Kept, NewSession};
+use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
 use crate::settings::{Policy, Prediction};
 use crate::slots::{Slot, Slots};
 
@@ -191,6 +191,7 @@ impl<'r, R: Region> Shard<'r, R> {
         now_ms: u64,
         key: &Key<'_>,
         new: &NewSession<'_>,
+        admission: Admission,
     ) -> Result<Inserted, Refusal> {
         let now = self.tick(now_ms);
         if let Some(old) = self.find(key) {
@@ -213,7 +214,7 @@ impl<'r, R: Region> Shard<'r, R> {
         }
         let seen = new.seen_ms.map_or(now, |seen_ms| self.ticks(seen_ms).min(now.into()) as u32);
         let expected = self.expected_of_new(new);
-        let evicted = match self.make_room(now, needed as u32, expected) {
+        let evicted = match self.make_room(now, needed as u32, expected, admission) {
             Ok(evicted) => evicted,
             Err(refusal) => {
                 self.remember(key.hash, now, seen, expected, new.history);
@@ -386,7 +387,13 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     /// Evicts one session per missing slot.
-    fn make_room(&mut self, now: u32, needed: u32, newcomer: Expectation) -> Result<u32, Refusal> {
+    fn make_room(
+        &mut self,
+        now: u32,
+        needed: u32,
+        newcomer: Expectation,
+        admission: Admission,
+    ) -> Result<u32, Refusal> {
         let mut evicted = 0;
         while self.spare() < needed && !self.is_astray() {
             let victim = match (self.layout.policy, self.layout.prediction) {
@@ -394,6 +401,8 @@ impl<'r, R: Region> Shard<'r, R> {
                 (Policy::Predictive, Prediction::Hint) => self.overdue_or_latest(now, newcomer),
                 (Policy::Predictive, _) => self.worth_least(now, newcomer),
             };
+            let is_certain = admission == Admission::Always && newcomer != Expectation::NEVER;
+            let victim = victim.or_else(|| is_certain.then(|| self.oldest_of_few(now))?);
             let Some(victim) = victim else {
                 add(&mut self.header.counters.refused_returns_later, 1);
                 return Err(Refusal::ReturnsLater);
@@ -415,6 +424,31 @@ impl<'r, R: Region> Shard<'r, R> {
         let oldest = self.order().first_of(Expectation::UNKNOWN);
         add(&mut self.header.counters.evicted_oldest, u64::from(oldest.is_some()));
         oldest
+    }
+
+    /// Chooses the session of a few whose client was seen longest ago: another few at each call, so that none that has just
+    /// come goes soon.
+    fn oldest_of_few(&mut self, now: u32) -> Option<u32> {
+        const FEW: u32 = 16;
+        let mut oldest = None;
+        for _ in 0..FEW.min(self.header.fresh) {
+            let at = self.next_at_hand();
+            let Slot { seen, .. } = self.slots[at];
+            let age = now.abs_diff(seen);
+            let is_older = oldest.is_none_or(|(_, most)| age > most);
+            if self.slots[at].id_length() > 0 && is_older {
+                oldest = Some((at, age));
+            }
+        }
+        add(&mut self.header.counters.evicted_oldest, u64::from(oldest.is_some()));
+        oldest.map(|(at, _)| at)
+    }
+
+    /// Returns the next slot of those that have been used, in turns.
+    fn next_at_hand(&mut self) -> u32 {
+        let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
+        self.header.hand = at + 1;
+        at
     }
 
     /// Chooses a session by Algorithm 1.
@@ -464,8 +498,7 @@ impl<'r, R: Region> Shard<'r, R> {
             consider(last.expected, last.seen, last.slot);
         }
         for _ in 0..FEW.min(self.header.fresh) {
-            let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
-            self.header.hand = at + 1;
+            let at = self.next_at_hand();
             let slot = &self.slots[at];
             if slot.id_length() > 0 {
                 consider(slot.expected(), slot.seen, at);

@@ -356,7 +356,7 @@ fn is_red_hat_variant(records: &[u8], big_endian: bool) -> bool {
     !sensible(16) && sensible(24)
 }
 
-/// What the blocks of a pcapng section describe for those that follow.
+/// The descriptions in a pcapng section on which its later blocks depend.
 #[derive(Default)]
 struct Section {
     big_endian: bool,

@@ -179,6 +179,8 @@ fn disjoint(mut ranges: Vec<Range>) -> Vec<Range> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn asns(table: &str, addresses: &[&str]) -> Vec<Option<u32>> {
@@ -206,13 +208,13 @@ mod tests {
         let expected = [Some(13335), None, Some(38803), Some(2500), None];
         assert_eq!(asns(table, &addresses), expected);
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        std::io::Write::write_all(&mut encoder, table.as_bytes()).unwrap();
+        encoder.write_all(table.as_bytes()).unwrap();
         let networks = Networks::parse(&encoder.finish().unwrap()[..]).unwrap();
         let found = addresses.map(|address| networks.asn(address.parse().unwrap()));
         assert_eq!(found, expected);
     }
 
-    /// What is not routed is in no system, also within a range that is.
+    /// A range that is not routed is in no system, also within one that is.
     #[test]
     fn as_0_is_no_system() {
         let table = "10.0.0.0/8,7\n10.1.0.0/16,0\n";

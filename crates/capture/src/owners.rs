@@ -44,7 +44,7 @@ pub(crate) struct Owners {
     older: HashMap<Connection, Programs, FixedState>,
 }
 
-/// What is known of both ends, and of the one that began the connection.
+/// The programs of both ends, and of the one that began the connection.
 #[derive(Debug, Clone, Default)]
 struct Programs {
     ends: [Known; 2],

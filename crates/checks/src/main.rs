@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod capture;
+mod chromium;
 mod clients;
 mod cluster;
 mod cost;

@@ -1,22 +1,22 @@
 //! `rejoin cluster`
 
+mod machines;
 mod metrics;
 mod rekey;
+mod status;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::sessions::Counts;
 use rejoin_cluster::{
-    Agent, ClusterKeys, ClusterSecret, KeyFile, KeyName, Link, News, RekeyStep, RingRecord,
-    Sessions, Settings, Sites,
+    Agent, ClusterKeys, ClusterSecret, KeyFile, Link, News, RekeyStep, RingRecord, Settings, Sites,
 };
-use rejoin_store::Store;
-use rejoin_tickets::{KeyRing, Schedule};
-use serde_json::json;
+use rejoin_tickets::Schedule;
 
 use crate::arguments::{address, one_of};
+#[cfg(feature = "lab")]
+use crate::instruments::drill;
 use crate::{process, terminal};
 
 /// The default file of a cluster's settings.
@@ -29,7 +29,6 @@ Redis; see docs/cluster.md. An agent must run on each machine before its servers
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin --metrics 127.0.0.1:9466
-  rejoin cluster rekey add
   rejoin cluster rekey add
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
@@ -67,8 +66,11 @@ enum Action {
         #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
         metrics: Option<SocketAddr>,
     },
-    /// Show what the cluster holds, and this machine's counters
+    /// Show what the cluster holds, and all of its machines
     Status,
+    #[cfg(feature = "lab")]
+    /// Break something in a staging cluster, and report what handshakes saw
+    Drill(Box<drill::Arguments>),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -88,7 +90,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let user = user.as_deref().or(settings.agent_user.as_deref());
             carry(&settings, user, *accept_older_ring, metrics)
         }
-        Action::Status => status(&settings_of(settings, None)?, *json),
+        Action::Status => status::show(&settings_of(settings, None)?, *json),
+        #[cfg(feature = "lab")]
+        Action::Drill(arguments) => drill::run(arguments, *json),
     }
 }
 
@@ -158,6 +162,7 @@ fn carry(
             settings.acl_rules()
         )),
         News::Unrecorded(error) => complain_of_record(error),
+        News::Unseen(error) => terminal::complain(&format!("cluster {name}: {error}")),
         News::Rekeyed(secret) => terminal::print(&format!(
             "cluster {name}: the key file has changed: {}",
             rekey::keys(secret)
@@ -221,98 +226,6 @@ pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
     terminal::complain(&format!(
         "{error}: after a restart of this machine, an older ring of ticket keys will not be recognised"
     ));
-}
-
-/// Looks at the ring of ticket keys, at the key that it is under, and at the sessions of this machine's site.
-async fn look(
-    settings: &Settings,
-    secret: &ClusterSecret,
-    now_s: u64,
-) -> anyhow::Result<(KeyRing, Option<KeyName>, Counts)> {
-    let sites = settings.all_sites()?;
-    let own = Link::connect(sites.own()).await?;
-    let mut keys = keys(settings, secret, None)?.only_followed();
-    let mut link = match sites.home_elsewhere() {
-        Some(_) => link_to_look(&sites).await?,
-        None => own.clone(),
-    };
-    keys.follow(&mut link, now_s).await?;
-    let ring = keys.ring().cloned().unwrap_or_else(|| KeyRing::new(Schedule::default()));
-    let sessions = Sessions::of_cluster(own, settings, secret, &ring)?;
-    Ok((ring, keys.wrapped_under(), sessions.total().await?))
-}
-
-fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
-    let key_file = settings.open_key_file()?;
-    let secret = key_file.secret();
-    let now_s = now_s()?;
-    let (ring, under, counts) = runtime()?.block_on(look(settings, secret, now_s))?;
-    let machine = machine(&settings.folder, settings)?;
-    let keys = ring.list(now_s).count();
-    if json {
-        let record = json!({
-            "cluster": settings.name.as_str(),
-            "keys": keys,
-            "cluster_key": rekey::record(secret),
-            "ring_key": under.map(|name| name.to_string()),
-            "sessions": counts.sessions,
-            "bytes": counts.bytes,
-            "stored": counts.stored,
-            "evicted_overdue": counts.overdue,
-            "evicted_latest": counts.latest,
-            "expired": counts.expired,
-            "refused": counts.refused,
-            "rejected": counts.rejected,
-            "linked": machine.is_some_and(|of| of.is_linked),
-            "asked": machine.map(|of| of.asked),
-            "fetched": machine.map(|of| of.fetched),
-            "late": machine.map(|of| of.late),
-            "skipped": machine.map(|of| of.skipped),
-            "dropped": machine.map(|of| of.dropped),
-        });
-        return terminal::print_result(&record.to_string());
-    }
-    let grouped = rejoin_trace::grouped;
-    let mut lines = vec![
-        format!("cluster {}: {keys} ticket keys", settings.name),
-        rekey::status(secret, under),
-        format!("sessions {} in {} bytes", grouped(counts.sessions), grouped(counts.bytes)),
-        format!(
-            "stored {}, evicted {} overdue and {} latest, expired {}, refused {}, rejected {}",
-            grouped(counts.stored),
-            grouped(counts.overdue),
-            grouped(counts.latest),
-            grouped(counts.expired),
-            grouped(counts.refused),
-            grouped(counts.rejected)
-        ),
-    ];
-    lines.push(machine.map_or_else(
-        || "this machine: no agent was started".to_owned(),
-        |of| {
-            format!(
-                "this machine: {}; asked {}, fetched {}, late {}, not asked {}, dropped {}",
-                if of.is_linked { "linked" } else { "not linked" },
-                grouped(of.asked),
-                grouped(of.fetched),
-                grouped(of.late),
-                grouped(of.skipped),
-                grouped(of.dropped)
-            )
-        },
-    ));
-    terminal::print_result(&lines.join("\n"))
-}
-
-fn machine(
-    folder: &Path,
-    settings: &Settings,
-) -> anyhow::Result<Option<rejoin_store::MailboxFacts>> {
-    match Store::open(folder, &settings.cache()?, None) {
-        Ok(store) => Ok(store.mailbox().map(rejoin_store::Mailbox::facts)),
-        Err(rejoin_store::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Returns the Unix time in seconds.

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cost;
 pub(crate) mod demo;
+pub(crate) mod drill;
 pub(crate) mod fleet;
 mod progress;
 

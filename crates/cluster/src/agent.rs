@@ -6,6 +6,7 @@
 mod abroad;
 mod carrier;
 mod lately;
+mod reporter;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::{
 };
 use abroad::Abroad;
 use carrier::Carrier;
+use reporter::Reporter;
 
 /// The agent of one machine.
 #[derive(Debug)]
@@ -56,6 +58,9 @@ pub enum News<'a> {
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
+    /// This machine is not shown among the cluster's ([`Census`](crate::Census)), or in turns with another one. Each reason
+    /// is told once.
+    Unseen(&'a Error),
     /// The key file has other keys, which are used from now on.
     Rekeyed(&'a ClusterSecret),
     /// The key file has changed, and cannot be used. The last keys stay in use. Each reason is told once.
@@ -187,6 +192,7 @@ impl Agent {
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
         });
+        let reporter = Reporter::new(&self.settings, secret, &self.store, &self.health)?;
         let carry = side_by_side(letters, Self::MOST_AT_ONCE, |letter| {
             let carrier = Arc::clone(&carrier);
             async move { carrier.carry(letter).await }
@@ -195,7 +201,8 @@ impl Agent {
             () = carry => Ok(()),
             () = queues.serve(&carrier) => Ok(()),
             () = self.keep_house(&carrier.sessions) => Ok(()),
-            done = self.follow(keys, key_file, &links, &carrier, tell) => done,
+            () = reporter.run(links.own().clone()) => Ok(()),
+            done = self.follow(keys, key_file, &links, (&carrier, &reporter), tell) => done,
         }
     }
 
@@ -205,7 +212,7 @@ impl Agent {
         keys: ClusterKeys,
         mut key_file: KeyFile,
         links: &SiteLinks,
-        carrier: &Carrier,
+        (carrier, reporter): (&Carrier, &Reporter),
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
         let mut keys = SiteKeys::new(keys, links);
@@ -220,6 +227,7 @@ impl Agent {
                     let secret = key_file.secret();
                     keys.set_secret(secret);
                     carrier.set_secret(secret);
+                    reporter.set_secret(secret);
                     self.health.note_rekey_step(secret.step());
                     tell(News::Rekeyed(secret));
                 }
@@ -227,7 +235,7 @@ impl Agent {
             }
             let followed = keys.follow(unix_ms() / 1_000).await;
             keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
-            self.note(&followed);
+            self.note(&followed, &carrier.sessions);
             self.health.note_misses(carrier.sessions.misses());
             if !self.store.facts().is_named {
                 return Err(Error::CacheRemoved { name: self.store.name().clone() });
@@ -245,13 +253,17 @@ impl Agent {
                 let _ = timeout(Self::ANSWERS_WITHIN, carrier.sessions.report_rejected()).await;
             }
             links.take_denied().iter().for_each(|error| tell(News::Denied(error)));
+            reporter.take_trouble().iter().for_each(|error| tell(News::Unseen(error)));
         }
     }
 
     /// Counts the answers of the own site's Valkey and of the ring's home.
-    fn note(&self, Followed { own, home, .. }: &Followed) {
+    fn note(&self, Followed { own, home, .. }: &Followed, sessions: &Sessions) {
         match own.is_away() {
-            true => self.health.note_silence(),
+            true => {
+                self.health.note_silence();
+                sessions.doubt();
+            }
             false => self.health.note_answer(unix_ms() / 1_000, own.after),
         }
         if let Some(home) = home {
@@ -370,6 +382,7 @@ impl Postman {
     }
 }
 
-fn unix_ms() -> u64 {
+/// Returns the Unix time in milliseconds.
+pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

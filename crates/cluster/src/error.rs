@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::link::is_denied;
-use crate::{ClusterName, RekeyStep, SiteName};
+use crate::{ClusterName, MachineName, RekeyStep, SiteName};
 
 /// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +83,10 @@ pub enum Error {
     #[error("the ring has no ticket key yet")]
     NoKey,
 
-    /// A name that no cluster and no site can have.
-    #[error("{name:?} is not the name of a cluster or site: give 1 to 64 of A-Z a-z 0-9 . _ -")]
+    /// A name that no cluster, site or machine can have.
+    #[error(
+        "{name:?} is not the name of a cluster, site or machine: give 1 to 64 of A-Z a-z 0-9 . _ -"
+    )]
     BadName {
         /// The name.
         name: String,
@@ -188,6 +190,25 @@ pub enum Error {
         found: u64,
         /// The highest version seen.
         seen: u64,
+    },
+
+    /// So many machines have reported that this one's report finds no room.
+    #[error(
+        "{most} machines have reported, which is the most: this one is not shown by rejoin cluster status"
+    )]
+    TooManyMachines {
+        /// The most machines that are shown.
+        most: usize,
+    },
+
+    /// Another agent reports under the name of this machine.
+    #[error(
+        "another agent reports as machine {machine}, so rejoin cluster status shows one of the two: set machine = in the \
+         settings of one of them"
+    )]
+    SharedName {
+        /// The name.
+        machine: MachineName,
     },
 
     /// Other servers keep changing the ring of ticket keys, or it was restored a moment ago.

@@ -10,12 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod census;
 mod error;
 mod health;
 mod key_file;
 mod keys;
 mod link;
+mod machines;
 mod name;
+mod report;
 mod ring_place;
 mod ring_record;
 mod secret;
@@ -26,12 +29,15 @@ mod sites;
 mod wrapping_key;
 
 pub use agent::{Agent, News};
+pub use census::{Census, Problem, Seen};
 pub use error::{Error, KeyFileFault};
 pub use health::{Health, HealthFacts, SoughtFacts};
 pub use key_file::KeyFile;
 pub use keys::ClusterKeys;
 pub use link::{Link, Login, NodeAddress, Place, Sentinels, Servers, Tls};
-pub use name::{ClusterName, SiteName};
+pub use machines::{Listed, Machines};
+pub use name::{ClusterName, MachineName, SiteName};
+pub use report::Report;
 pub use ring_place::Replicas;
 pub use ring_record::RingRecord;
 pub use secret::{ClusterSecret, RekeyStep, Turn};

@@ -212,6 +212,12 @@ impl Sessions {
         let mut keys = secret.keys().map(|key| key.derive(b"hashed session ids"));
         let (first, second) = (keys.next().expect("one at least"), keys.next());
         self.addresses.set_hash_keys(&first, second.as_deref());
+        self.doubt();
+    }
+
+    /// Counts all masters as new, so that no session is certain for eighteen seconds. An agent that did not reach Valkey
+    /// for a while has turned first flights away, and copies of them may come.
+    pub(crate) fn doubt(&self) {
         self.masters.forget();
     }
 

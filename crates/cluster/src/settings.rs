@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::link::Servers;
 use crate::sessions::Bounds;
-use crate::{ClusterName, Error, KeyFile, SiteName};
+use crate::{ClusterName, Error, KeyFile, MachineName, SiteName};
 use access::Access;
 use rejoin_cache::Capacity;
 use rejoin_store::{CacheName, Store};
@@ -53,6 +53,9 @@ pub struct Settings {
     /// The user id of that user.
     #[serde(skip)]
     pub agent_uid: Option<u32>,
+    /// The machine's name. The default is the system's host name.
+    #[serde(default, deserialize_with = "optional")]
+    pub machine: Option<MachineName>,
     /// The name of the machine's cache. The default is the cluster's name.
     pub cache: Option<String>,
     /// The folder of caches.
@@ -143,6 +146,11 @@ impl Settings {
         self.cache.as_deref().unwrap_or(self.name.as_str()).parse()
     }
 
+    /// Returns the machine's name.
+    pub fn machine(&self) -> MachineName {
+        self.machine.clone().unwrap_or_else(MachineName::of_host)
+    }
+
     /// Returns the schedule of ticket keys.
     ///
     /// # Errors
@@ -194,8 +202,9 @@ impl Settings {
     pub fn acl_rules(&self) -> String {
         let name = &self.name;
         format!(
-            "resetkeys ~rejoin:{{{name}}}:ring ~rejoin:{{{name}}}:lease ~rejoin:{{{name}.*}}:order \
-             ~rejoin:{{{name}.*}}:values ~rejoin:{{{name}.*}}:counts ~rejoin:{{{name}.*}}:taken resetchannels \
+            "resetkeys ~rejoin:{{{name}}}:ring ~rejoin:{{{name}}}:lease ~rejoin:{{{name}}}:machines \
+             ~rejoin:{{{name}}}:reported ~rejoin:{{{name}.*}}:order ~rejoin:{{{name}.*}}:values \
+             ~rejoin:{{{name}.*}}:counts ~rejoin:{{{name}.*}}:taken resetchannels \
              -@all +{}",
             Self::COMMANDS.join(" +")
         )
@@ -299,6 +308,19 @@ mod tests {
                 (Err(why), Err(expected)) => assert!(why.contains(expected), "{place}: {why}"),
                 (told, _) => panic!("{place}: {told:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_machine_has_its_hosts_name_unless_another_is_given() {
+        const REST: &str = "name = \"web\"\nkey_file = \"/key\"\ncapacity = \"1MiB\"\n";
+        let named = |machine: &str| Settings::parse(&format!("{REST}{machine}"));
+        let name = |machine| named(machine).map(|settings| settings.machine().to_string());
+        assert_eq!(name("machine = \"web-1\""), Ok("web-1".to_owned()));
+        assert_eq!(name(""), Ok(crate::MachineName::of_host().to_string()));
+        for bad in ["", "a b", "\\u001b[2J", &"x".repeat(65)] {
+            let refused = named(&format!("machine = \"{bad}\"")).expect_err(bad);
+            assert!(refused.starts_with("line 4: ") && refused.contains("site or machine"));
         }
     }
 

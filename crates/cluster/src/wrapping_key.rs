@@ -62,6 +62,11 @@ impl WrappingKey {
         derived
     }
 
+    /// Derives a key from which the keys of one purpose are derived.
+    pub(crate) fn subkey(&self, purpose: &[u8]) -> Self {
+        Self(Box::new(*self.derive(purpose)))
+    }
+
     /// Returns the encryption for values of one purpose.
     pub(crate) fn wrapping(&self, purpose: &[u8]) -> Wrapping {
         let unbound = UnboundKey::new(&AES_256_GCM, &*self.derive(purpose));
@@ -71,6 +76,14 @@ impl WrappingKey {
 
 impl KeyName {
     const BYTES: usize = 8;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        self.0
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
 }
 
 impl Wrapping {

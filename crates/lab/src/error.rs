@@ -49,6 +49,14 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+    /// A command of the caller's that failed.
+    #[error("{command:?}: {why}")]
+    Command {
+        /// The command.
+        command: String,
+        /// The cause.
+        why: String,
+    },
     /// A server under test that ended, did not start, or is silent.
     #[error("the {resumption} server {what}")]
     Server {

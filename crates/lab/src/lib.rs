@@ -5,7 +5,8 @@
 //! a server can do. [`apps`] are programs that share sessions through the TLS manager.
 //! [`handshake`] measures handshakes alone, full and resumed; [`cost`] whole transactions, with TLS
 //! and without; [`interning`] what it saves to decode clients' certificates once; [`insert`] what
-//! it takes to store a session where there is no room; [`client`] what unchanged programs gain from the manager.
+//! it takes to store a session where there is no room; [`client`] what unchanged programs gain from the manager;
+//! [`drill`] what clients of a cluster see while something is broken.
 //!
 //! Production code does not depend on this crate: only the measuring commands of `rejoin-cli` do.
 //! Argument parsing and progress bars are in `rejoin-cli`.
@@ -18,6 +19,7 @@ pub mod client;
 mod conditions;
 pub mod cost;
 pub mod demo;
+pub mod drill;
 mod error;
 mod experiment;
 pub mod fleet;

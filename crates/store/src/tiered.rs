@@ -91,9 +91,13 @@ impl SessionStore for Tiered {
         Arrival { is_certain, ..arrival }
     }
 
+    /// Stores a session on this machine, where the agent fetches it. A cluster takes what a machine has no room for.
     fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        let inserted = self.store.cache().insert(now_ms, new)?;
-        self.tell(&new.id, new.context, Says::Stored);
+        let Some(mailbox) = self.mailbox() else {
+            return self.store.cache().insert(now_ms, new);
+        };
+        let inserted = self.store.cache().admit(now_ms, new)?;
+        mailbox.tell(&new.id, new.context, Says::Stored);
         Ok(inserted)
     }
 

@@ -15,11 +15,11 @@ use crate::shipped::rejoin;
 
 /// Runs this in a thread with a network of its own, of which loopback is up. `None` without the right to.
 ///
-/// What others send on the machine's loopback takes room in the queue of a capture, which then loses what it is to count.
+/// On the machine's loopback, packets of other tests fill the queue of a capture, which then loses those that it is to count.
 ///
 /// # Panics
 ///
-/// As the function does.
+/// Wherever the function panics, and without iproute2.
 pub fn in_a_network_of_its_own<T: Send>(run: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let alone = scope.spawn(|| {

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -231,6 +232,17 @@ pub fn assert_has_no_rights(pid: u32, user: &str) {
     // Not even its own user can read its memory.
     let owner = std::fs::metadata(format!("/proc/{pid}/maps")).expect("it runs");
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
+}
+
+/// Copies a program, by `cp`. Of a file that this process has written itself, a child that another thread starts has a copy of
+/// the descriptor for a moment, and nobody can run the file then (`ETXTBSY`).
+///
+/// # Panics
+///
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--preserve=mode").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} is not copied", to.display());
 }
 
 /// Runs a command to its end, and returns what it printed. It reads nothing.

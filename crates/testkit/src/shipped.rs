@@ -9,6 +9,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+use crate::process::copy_program;
 use std::time::SystemTime;
 
 /// The three libraries, which lie beside each other.
@@ -61,7 +63,10 @@ pub fn rejoin_beside_libraries() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     COPY.get_or_init(|| {
         let path = folder().join("rejoin");
-        replace(&path, |part| fs::copy(rejoin(), part).is_ok());
+        replace(&path, |part| {
+            copy_program(rejoin(), part);
+            true
+        });
         path
     })
 }

@@ -12,7 +12,7 @@ const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/cap
 /// The analyser reaches TLS in each seed by the parser that the seed is for. `REJOIN_BLESS=1` writes them.
 #[test]
 fn the_kept_captures_reach_their_parsers() {
-    let prefaces = prefaces().into_iter().map(|(name, via, said)| {
+    let prefaces = PREFACES.iter().map(|&(name, via, said)| {
         let proof: Proof = Box::new(move |it| it.via == Some(via));
         (name, after(said), proof)
     });
@@ -31,99 +31,88 @@ fn the_kept_captures_reach_their_parsers() {
 
 /// Tells if a handshake was found by the parser that a seed is for.
 type Proof = Box<dyn Fn(&Handshake) -> bool>;
-/// What the client (true) and the server say before TLS.
+/// The lines of the client (true) and the server before TLS.
 type Said = &'static [(bool, &'static [u8])];
 
-fn prefaces() -> Vec<(&'static str, Via, Said)> {
-    vec![
-        (
-            "smtp",
-            Via::Smtp,
-            &[(false, b"220 a ESMTP\r\n"), (true, b"STARTTLS\r\n"), (false, b"220 go\r\n")],
-        ),
-        (
-            "imap",
-            Via::Imap,
-            &[(false, b"* OK ready\r\n"), (true, b"a STARTTLS\r\n"), (false, b"a OK\r\n")],
-        ),
-        ("pop3", Via::Pop3, &[(false, b"+OK ready\r\n"), (true, b"STLS\r\n"), (false, b"+OK\r\n")]),
-        (
-            "nntp",
-            Via::Nntp,
-            &[(false, b"200 news\r\n"), (true, b"STARTTLS\r\n"), (false, b"382 go\r\n")],
-        ),
-        ("irc", Via::Irc, &[(true, b"STARTTLS\r\n"), (false, b":a 670 * :go\r\n")]),
-        (
-            "sieve",
-            Via::Sieve,
-            &[
-                (false, b"\"IMPLEMENTATION\" \"a\"\r\n"),
-                (true, b"STARTTLS\r\n"),
-                (false, b"OK\r\n"),
-            ],
-        ),
-        (
-            "ftp",
-            Via::Ftp,
-            &[(false, b"220 FTP\r\n"), (true, b"AUTH TLS\r\n"), (false, b"234 go\r\n")],
-        ),
-        ("xmpp", Via::Xmpp, &[(true, b"<starttls/>"), (false, b"<proceed/>")]),
-        (
-            "ldap",
-            Via::Ldap,
-            &[
-                (true, b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"),
-                (false, b"\x30\x0c\x02\x01\x01\x78\x07\x0a\x01\0\x04\0\x04\0"),
-            ],
-        ),
-        ("postgresql", Via::Postgresql, &[(true, b"\0\0\0\x08\x04\xd2\x16\x2f"), (false, b"S")]),
-        (
-            "mysql",
-            Via::Mysql,
-            &[
-                (false, b"\x09\0\0\0\x0a8.4.0\0\0\0"),
-                (true, b"\x20\0\0\x01\x85\xae\xff\x19\0\0\0\x01\xff\0\0\0"),
-            ],
-        ),
-        (
-            "rdp",
-            Via::Rdp,
-            &[
-                (true, b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0"),
-                (false, b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34\0\x02\0\x08\0\x02\0\0\0"),
-            ],
-        ),
-        (
-            "connect",
-            Via::Connect,
-            &[(true, b"CONNECT a:443 HTTP/1.1\r\n\r\n"), (false, b"HTTP/1.1 200 OK\r\n\r\n")],
-        ),
-        (
-            "socks",
-            Via::Socks,
-            &[
-                (true, b"\x05\x01\0"),
-                (false, b"\x05\0"),
-                (true, b"\x05\x01\0\x01\xc0\0\x02\x01\x01\xbb"),
-                (false, b"\x05\0\0\x01\0\0\0\0\0\0"),
-            ],
-        ),
-        ("proxy", Via::Proxy, &[(true, b"PROXY TCP4 10.0.0.9 192.0.2.1 7 443\r\n")]),
-        (
-            "proxy-binary",
-            Via::Proxy,
-            &[(
-                true,
-                b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x09\xc0\0\x02\x01\0\x07\x01\xbb",
-            )],
-        ),
-    ]
-}
+/// The protocols that begin without TLS, with their lines before it.
+const PREFACES: &[(&str, Via, Said)] = &[
+    (
+        "smtp",
+        Via::Smtp,
+        &[(false, b"220 a ESMTP\r\n"), (true, b"STARTTLS\r\n"), (false, b"220 go\r\n")],
+    ),
+    (
+        "imap",
+        Via::Imap,
+        &[(false, b"* OK ready\r\n"), (true, b"a STARTTLS\r\n"), (false, b"a OK\r\n")],
+    ),
+    ("pop3", Via::Pop3, &[(false, b"+OK ready\r\n"), (true, b"STLS\r\n"), (false, b"+OK\r\n")]),
+    (
+        "nntp",
+        Via::Nntp,
+        &[(false, b"200 news\r\n"), (true, b"STARTTLS\r\n"), (false, b"382 go\r\n")],
+    ),
+    ("irc", Via::Irc, &[(true, b"STARTTLS\r\n"), (false, b":a 670 * :go\r\n")]),
+    (
+        "sieve",
+        Via::Sieve,
+        &[(false, b"\"IMPLEMENTATION\" \"a\"\r\n"), (true, b"STARTTLS\r\n"), (false, b"OK\r\n")],
+    ),
+    ("ftp", Via::Ftp, &[(false, b"220 FTP\r\n"), (true, b"AUTH TLS\r\n"), (false, b"234 go\r\n")]),
+    ("xmpp", Via::Xmpp, &[(true, b"<starttls/>"), (false, b"<proceed/>")]),
+    (
+        "ldap",
+        Via::Ldap,
+        &[
+            (true, b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037"),
+            (false, b"\x30\x0c\x02\x01\x01\x78\x07\x0a\x01\0\x04\0\x04\0"),
+        ],
+    ),
+    ("postgresql", Via::Postgresql, &[(true, b"\0\0\0\x08\x04\xd2\x16\x2f"), (false, b"S")]),
+    (
+        "mysql",
+        Via::Mysql,
+        &[
+            (false, b"\x09\0\0\0\x0a8.4.0\0\0\0"),
+            (true, b"\x20\0\0\x01\x85\xae\xff\x19\0\0\0\x01\xff\0\0\0"),
+        ],
+    ),
+    (
+        "rdp",
+        Via::Rdp,
+        &[
+            (true, b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0"),
+            (false, b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34\0\x02\0\x08\0\x02\0\0\0"),
+        ],
+    ),
+    (
+        "connect",
+        Via::Connect,
+        &[(true, b"CONNECT a:443 HTTP/1.1\r\n\r\n"), (false, b"HTTP/1.1 200 OK\r\n\r\n")],
+    ),
+    (
+        "socks",
+        Via::Socks,
+        &[
+            (true, b"\x05\x01\0"),
+            (false, b"\x05\0"),
+            (true, b"\x05\x01\0\x01\xc0\0\x02\x01\x01\xbb"),
+            (false, b"\x05\0\0\x01\0\0\0\0\0\0"),
+        ],
+    ),
+    ("proxy", Via::Proxy, &[(true, b"PROXY TCP4 10.0.0.9 192.0.2.1 7 443\r\n")]),
+    (
+        "proxy-binary",
+        Via::Proxy,
+        &[(true, b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x09\xc0\0\x02\x01\0\x07\x01\xbb")],
+    ),
+];
 
 /// Messages of TLS, packets of TDS and OpenVPN, DTLS, tunnels, and the forms of files.
 fn others() -> Vec<(&'static str, Vec<u8>, Proof)> {
     let tunnel: fn(&Handshake) -> bool = |it| it.via == Some(Via::Tunnel);
     let direct: fn(&Handshake) -> bool = |it| it.via.is_none() && it.carrier == Carrier::Tls;
+    let named: fn(&Handshake) -> bool = |it| it.program.as_deref() == Some("app");
     let inner = [CLIENT, SERVER].map(|from| ip(6, from, &segment(from)));
     let in_udp = |port, head: &[u8], packet: &[u8]| {
         ip(17, CLIENT, &datagram([5, port], &[head, packet].concat()))
@@ -147,6 +136,9 @@ fn others() -> Vec<(&'static str, Vec<u8>, Proof)> {
         ("pcapng", pcapng(&inner), Box::new(direct)),
         ("zstd", zstd(&captured(&inner)), Box::new(direct)),
         ("several", several(&inner), Box::new(direct)),
+        ("pktap", pktap(&inner), Box::new(named)),
+        ("pcapdroid", pcapdroid(&inner), Box::new(named)),
+        ("pcapng-process", pcapng_with(&inner, &process()), Box::new(named)),
     ]
 }
 
@@ -261,21 +253,64 @@ fn dtls(extensions: &[u8]) -> Vec<u8> {
     captured(&packets)
 }
 
+/// A block of a pcapng, padded to whole words.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+    let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
+}
+
+/// Apple's block of a process.
+fn process() -> Vec<u8> {
+    block(0x8000_0001, &[&[77, 0, 0, 0, 2, 0, 3, 0][..], b"app\0", &[0; 4]].concat())
+}
+
 /// The packets in blocks of a pcapng.
 fn pcapng(packets: &[Vec<u8>]) -> Vec<u8> {
-    let block = |kind: u32, body: &[u8]| {
-        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
-        let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
-        [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
-    };
+    pcapng_with(packets, &[])
+}
+
+/// The same behind another block; each packet is of the first process, the first of them going out.
+fn pcapng_with(packets: &[Vec<u8>], more: &[u8]) -> Vec<u8> {
     let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
-    let packet = |frame: &Vec<u8>| {
+    let packet = |(frame, direction): (&Vec<u8>, u8)| {
         let length = u32::try_from(frame.len()).unwrap();
-        block(6, &[&[0, 0, 5, length, length].map(u32::to_le_bytes).concat(), &frame[..]].concat())
+        let words = [0, 0, 5, length, length].map(u32::to_le_bytes).concat();
+        let padding = vec![0; frame.len().next_multiple_of(4) - frame.len()];
+        let flags = [2, 0, 4, 0, direction, 0, 0, 0];
+        let process = [1, 0x80, 4, 0, 0, 0, 0, 0];
+        block(6, &[&words, &frame[..], &padding, &flags, &process, &[0; 4]].concat())
     };
-    let blocks = packets.iter().map(packet);
-    let head = [block(0x0a0d_0d0a, &section), block(1, &[101, 0, 0, 0, 0, 0, 0, 0])];
+    let blocks = packets.iter().zip([2, 1]).map(packet);
+    let head = [block(0x0a0d_0d0a, &section), block(1, &[101, 0, 0, 0, 0, 0, 0, 0]), more.to_vec()];
     head.into_iter().chain(blocks).collect::<Vec<_>>().concat()
+}
+
+/// The packets of a link type.
+fn of_link(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut capture = captured(frames);
+    capture[20..24].copy_from_slice(&link.to_le_bytes());
+    capture
+}
+
+/// The packets behind Apple's header, which names a process.
+fn pktap(packets: &[Vec<u8>]) -> Vec<u8> {
+    let frame = |(packet, direction): (&Vec<u8>, u8)| {
+        let mut head = [0; 156];
+        for (at, byte) in [(0, 156), (4, 1), (8, 101), (36, direction), (52, 77)] {
+            head[at] = byte;
+        }
+        head[56..59].copy_from_slice(b"app");
+        [&head[..], packet].concat()
+    };
+    of_link(258, &packets.iter().zip([2, 1]).map(frame).collect::<Vec<_>>())
+}
+
+/// The packets before a trailer, which names an app.
+fn pcapdroid(packets: &[Vec<u8>]) -> Vec<u8> {
+    let trailer = [&[1, 7, 0x20, 0x21, 0, 0, 0, 9][..], b"app", &[0; 17], &[9; 4]].concat();
+    let frame = |packet: &Vec<u8>| [&[2; 12][..], &[8, 0], packet, &trailer].concat();
+    of_link(1, &packets.iter().map(frame).collect::<Vec<_>>())
 }
 
 /// A frame of zstd with one block that is not compressed (RFC 8878, 3.1.1).

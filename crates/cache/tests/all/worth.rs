@@ -142,3 +142,28 @@ fn of_sessions_that_are_over_when_they_are_wanted_the_cache_learns() {
     let nearly_due_ms = now_ms + 2 * LIFETIME_MS - SECOND_MS;
     assert_eq!(insert(&cache, nearly_due_ms, 2, History::default(), None), Ok(1));
 }
+
+/// Where a cache is in front of a larger one, newcomers go through it.
+#[test]
+fn who_is_admitted_has_a_place_whatever_it_is_worth_and_keeps_it_for_a_while() {
+    for prediction in [Prediction::Learned, Prediction::Hint] {
+        let cache = cache_of(100, prediction);
+        let new = |client: u64| NewSession {
+            history: habit(HOUR_MS),
+            ..NewSession::new(id(client), &[], u64::MAX, CONTEXT)
+        };
+        for client in 0..100 {
+            assert_eq!(insert(&cache, client, client, habit(TEN_SECONDS_MS), Some(10_000)), Ok(0));
+        }
+        assert_eq!(cache.insert(200, &new(100)), Err(Refusal::ReturnsLater), "{prediction:?}");
+        for client in 100..1_000 {
+            let admitted = cache.admit(100 + client, &new(client));
+            assert_eq!(admitted.map(|inserted| inserted.evicted), Ok(1), "{prediction:?}");
+            let last_few = client.saturating_sub(10).max(100)..=client;
+            assert!(last_few.clone().all(|client| is_stored(&cache, client)), "{last_few:?}");
+        }
+        let sibling = NewSession { sibling: true, ..new(2_000) };
+        assert_eq!(cache.admit(1_200, &sibling), Err(Refusal::ReturnsLater));
+        assert_eq!(cache.counters().sessions, 100);
+    }
+}

@@ -12,7 +12,7 @@ use rejoin_store::Store;
 
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
 use rejoin_testkit::process::{Signal, assert_has_no_rights, wait_for, wait_until};
-use rejoin_testkit::site::Versions;
+use rejoin_testkit::site::{Client, Versions};
 
 fn plan(name: &'static str, machines: usize, tickets: bool) -> Plan {
     let (servers, capacity, deadline_ms) = (&[NGINX, HAPROXY], "1MiB", 50);
@@ -38,6 +38,26 @@ fn sessions_of_one_machine_resume_on_the_others() {
     let fetched: u64 =
         cluster.machines.iter().filter_map(Machine::facts).map(|facts| facts.fetched).sum();
     assert!(fetched >= 4, "{fetched}");
+}
+
+/// A machine without room for all of its sessions gives them to the cluster, and takes those that are asked for.
+#[test]
+fn machines_that_are_full_still_resume_each_others_sessions() {
+    let plan = Plan { capacity: "512KiB", ..plan("full", 2, false) };
+    let Some(cluster) = Cluster::start(plan) else { return };
+    let [one, other] = &cluster.machines[..] else { panic!("two machines") };
+    let slots = one.store().expect("a cache").cache().capacity_sessions() as usize;
+    let clients = BOTH.into_iter().cycle().take(3 * slots);
+    let mut clients: Vec<_> = clients
+        .map(|versions| {
+            let mut client = Client::new(one.site.address(), versions);
+            assert!(!client.connect());
+            client.address = other.site.address();
+            client
+        })
+        .collect();
+    let resumed = clients.iter_mut().filter_map(|client| client.connect().then_some(())).count();
+    assert!(100 * resumed >= 90 * clients.len(), "{resumed} of {}", clients.len());
 }
 
 #[test]

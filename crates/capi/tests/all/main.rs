@@ -8,6 +8,7 @@ mod client;
 mod client_certificates;
 mod cluster;
 mod compat;
+mod drill;
 mod early;
 mod exported;
 mod faults;

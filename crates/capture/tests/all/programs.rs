@@ -25,8 +25,11 @@ fn analyse(capture: &[u8], limits: Limits) -> Vec<Handshake> {
     found
 }
 
-/// The names and processes of each handshake's client and server.
-fn programs(capture: &[u8]) -> Vec<[Option<(String, Option<u32>)>; 2]> {
+/// A name, and the number of a process.
+type Program = (String, Option<u32>);
+
+/// The programs of each handshake's client and server.
+fn programs(capture: &[u8]) -> Vec<[Option<Program>; 2]> {
     let of = |found: Handshake| {
         [(found.program, found.process), (found.server_program, found.server_process)]
             .map(|(name, process)| name.map(|name| (name, process)))
@@ -34,7 +37,7 @@ fn programs(capture: &[u8]) -> Vec<[Option<(String, Option<u32>)>; 2]> {
     analyse(capture, Limits::default()).into_iter().map(of).collect()
 }
 
-fn known(name: &str, process: u32) -> Option<(String, Option<u32>)> {
+fn known(name: &str, process: u32) -> Option<Program> {
     Some((name.to_owned(), Some(process)))
 }
 
@@ -56,6 +59,9 @@ fn packets() -> Vec<(bool, Vec<u8>)> {
     let is_client = |packet: &[u8]| packet[12..16] == [10, 0, 0, 1];
     capture.packets().map(|packet| (is_client(packet), packet.to_vec())).collect()
 }
+
+/// Returns the direction, process and name of a packet, by its place and whether it is of the client.
+type Process = fn(usize, bool) -> (u32, u32, &'static str);
 
 fn through_pktap(process: impl Fn(usize, bool) -> (u32, u32, &'static str)) -> Vec<Vec<u8>> {
     let packets = packets().into_iter().enumerate();
@@ -85,7 +91,7 @@ fn apples_header_names_the_process_of_the_own_end() {
 #[test]
 fn what_is_not_certain_is_not_named() {
     // Two processes at one end, no direction, no process, no name.
-    let cases: [fn(usize, bool) -> (u32, u32, &'static str); 3] = [
+    let cases: [Process; 3] = [
         |at, is_client| (if is_client { OUT } else { IN }, [77, 78][at % 2], "curl"),
         |_, _| (0, 77, "curl"),
         |_, is_client| (if is_client { OUT } else { IN }, 77, ""),

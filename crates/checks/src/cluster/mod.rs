@@ -4,6 +4,7 @@ mod failovers;
 mod faults;
 mod fleet;
 mod load;
+mod lookups;
 mod own;
 mod rekey;
 pub(crate) mod relay;
@@ -52,6 +53,7 @@ pub(crate) const GROUP: Group = Group {
         (3, "scale-2", scale::PROMISE, scale::at::<2>),
         (3, "scale-4", scale::PROMISE, scale::at::<4>),
         (3, "scale-8", scale::PROMISE, scale::at::<8>),
+        (3, "lookups", lookups::PROMISE, lookups::asked),
         (2, "sites-1ms", sites::PROMISE, sites::at::<1>),
         (2, "sites-10ms", sites::PROMISE, sites::at::<10>),
         (2, "sites-40ms", sites::PROMISE, sites::at::<40>),

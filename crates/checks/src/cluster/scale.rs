@@ -1,4 +1,4 @@
-//! What a visit costs the agents and Valkey, by the number of masters: many machines with real agents and caches, and
+//! The cost of a visit to the agents and Valkey, by the number of masters: many machines with real agents and caches, and
 //! servers that use them as libssl does for TLS 1.3. A visit takes the session that another machine made, and makes one.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{Agent, ClusterSecret, Settings};
-use rejoin_store::{Store, Tiered, now_ms};
+use rejoin_store::{Mailbox, Store, Tiered, now_ms};
 use rejoin_testkit::cluster::ValkeyCluster;
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{cpu_ns, wait_until};
@@ -24,8 +24,10 @@ pub(crate) const PROMISE: &str = "visits a second, and what each costs (99 % fin
 const MACHINES: usize = 100;
 /// The threads that agents share.
 const AGENTS_THREADS: usize = 4;
-/// The visits under way at once.
-const AT_ONCE: usize = 8;
+/// The rate of all visits, which two cores bear beside the servers and agents. Whoever asks faster is not answered in time.
+const VISITS_A_SECOND: u32 = 2_000;
+/// The threads of all servers, one for each. A thread waits for its cluster for a quarter of its time at most.
+const VISITORS: u32 = MACHINES as u32;
 const LEAST_FOUND: f64 = 0.99;
 /// The time after which a client comes back: its session has reached Valkey by then.
 const AWAY: Duration = Duration::from_millis(100);
@@ -43,7 +45,7 @@ pub(crate) fn at<const MASTERS: u16>(effort: Effort) -> Option<Found> {
     let found = busy.found as f64 / visits as f64;
     let figure = format!(
         "{:.0}; each {:.0} µs of CPU in Valkey and {:.0} in agents and servers, {:.1} commands, {:.0} bytes; the busiest \
-         master has {:.0} %; {:.2} % found; idle, a machine costs Valkey {:.0} µs and {:.0} bytes a second",
+         master has {:.0} %; {:.2} % found ({} late, {} not asked for, {} announced in vain); idle, a machine costs Valkey {:.0} µs and {:.0} bytes a second",
         visits as f64 / busy.lasted.as_secs_f64(),
         each(busy.valkeys_ns()) / 1e3,
         each(busy.own_ns) / 1e3,
@@ -51,6 +53,9 @@ pub(crate) fn at<const MASTERS: u16>(effort: Effort) -> Option<Found> {
         each(busy.bytes),
         100.0 * busy.nodes_ns.iter().max().copied().unwrap_or(0) as f64 / busy.valkeys_ns() as f64,
         100.0 * found,
+        busy.late,
+        busy.skipped,
+        busy.dropped,
         idle.valkeys_ns() as f64 / 1e3 / idle.machine_seconds(),
         idle.bytes as f64 / idle.machine_seconds(),
     );
@@ -60,6 +65,7 @@ pub(crate) fn at<const MASTERS: u16>(effort: Effort) -> Option<Found> {
 /// Machines, of which nothing but their agents runs by itself.
 struct House {
     valkey: ValkeyCluster,
+    stores: Vec<Arc<Store>>,
     servers: Vec<Tiered>,
     next_id: AtomicU64,
     visits: AtomicU64,
@@ -69,7 +75,7 @@ struct House {
     _folder: Folder,
 }
 
-/// What happened in some time.
+/// The processor time, commands and bytes of a span of time.
 struct Cost {
     lasted: Duration,
     nodes_ns: Vec<u64>,
@@ -78,6 +84,9 @@ struct Cost {
     bytes: u64,
     visits: u64,
     found: u64,
+    late: u64,
+    skipped: u64,
+    dropped: u64,
 }
 
 impl House {
@@ -119,7 +128,8 @@ impl House {
         wait_until("all agents are linked", || stores.iter().all(is_ready));
         Self {
             valkey,
-            servers: stores.into_iter().map(Tiered::new).collect(),
+            servers: stores.iter().cloned().map(Tiered::new).collect(),
+            stores,
             next_id: AtomicU64::new(0),
             visits: AtomicU64::new(0),
             found: AtomicU64::new(0),
@@ -143,6 +153,9 @@ impl House {
             bytes: after.bytes - before.bytes,
             visits: after.visits - before.visits,
             found: after.found - before.found,
+            late: after.late - before.late,
+            skipped: after.skipped - before.skipped,
+            dropped: after.dropped - before.dropped,
         }
     }
 
@@ -156,11 +169,13 @@ impl House {
             });
             counts.sum::<u64>()
         };
-        // Commands of clients, not those inside scripts.
+        // Each is a script; what those call counts as commands of its own, and agents' looks at the ring are few.
         let scripts = stats.iter().flat_map(|stats| stats.lines()).filter_map(|line| {
-            let of = ["cmdstat_evalsha:calls=", "cmdstat_hget:calls="];
-            of.iter().find_map(|of| line.strip_prefix(of))?.split(',').next()?.parse::<u64>().ok()
+            let calls = line.strip_prefix("cmdstat_evalsha:calls=")?;
+            calls.split(',').next()?.parse::<u64>().ok()
         });
+        let mailboxes = self.stores.iter().filter_map(|store| store.mailbox());
+        let mailboxes: Vec<_> = mailboxes.map(Mailbox::facts).collect();
         Cost {
             lasted: Duration::ZERO,
             nodes_ns: nodes
@@ -172,32 +187,37 @@ impl House {
             bytes: sum("total_net_input_bytes") + sum("total_net_output_bytes"),
             visits: self.visits.load(Ordering::Relaxed),
             found: self.found.load(Ordering::Relaxed),
+            late: mailboxes.iter().map(|facts| facts.late).sum(),
+            skipped: mailboxes.iter().map(|facts| facts.skipped).sum(),
+            dropped: mailboxes.iter().map(|facts| facts.dropped).sum(),
         }
     }
 
     /// Lets clients visit for this long.
     fn serve(&self, longest: Duration) {
-        let end = Instant::now() + longest;
+        let begin = Instant::now();
         thread::scope(|scope| {
-            (0..AT_ONCE).for_each(|_| drop(scope.spawn(|| self.visit_until(end))));
+            for number in 0..VISITORS {
+                let first = begin + number * Duration::from_secs(1) / VISITS_A_SECOND;
+                scope.spawn(move || self.visit_until(first, begin + longest));
+            }
         });
     }
 
-    fn visit_until(&self, end: Instant) {
+    fn visit_until(&self, first: Instant, end: Instant) {
         let mut away: VecDeque<(u64, Instant)> = VecDeque::new();
-        let mut taken = SecretBytes::default();
-        while Instant::now() < end {
+        let (mut taken, mut due) = (SecretBytes::default(), first);
+        while due < end {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            due += VISITORS * Duration::from_secs(1) / VISITS_A_SECOND;
             // It is made by one machine, and taken by another.
             let number = self.next_id.fetch_add(1, Ordering::Relaxed);
             self.insert(number);
             away.push_back((number, Instant::now()));
-            let Some((number, made)) = away.pop_front() else { continue };
-            if made.elapsed() < AWAY {
-                away.push_front((number, made));
-                // As many are away as come back in that time.
-                thread::sleep(AWAY / 100);
+            if away.front().is_none_or(|(_, made)| made.elapsed() < AWAY) {
                 continue;
             }
+            let Some((number, _)) = away.pop_front() else { continue };
             let found = self.servers[(number as usize + 1) % MACHINES]
                 .take(now_ms(), &id(number), CONTEXT, &mut taken)
                 .found;

@@ -32,7 +32,7 @@ const DEADLINE_MS: u64 = 5;
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 const SECOND: Duration = Duration::from_secs(1);
 /// A session has reached its site's Valkey by then.
-const STORED: Duration = Duration::from_millis(200);
+pub(super) const STORED: Duration = Duration::from_millis(200);
 
 /// The sites, of which the first is the ring's home.
 struct World {
@@ -279,7 +279,7 @@ fn alone(effort: Effort) -> Option<&'static Seen> {
 }
 
 /// Sessions of these clients in turns, that only the machine has to which they come, and whose they are.
-fn mint(clients: &mut [Client; 2], sessions: usize) -> Vec<(usize, SslSession)> {
+pub(super) fn mint(clients: &mut [Client; 2], sessions: usize) -> Vec<(usize, SslSession)> {
     let mint = |number: usize| {
         let client = &mut clients[number % 2];
         client.connect();

@@ -89,6 +89,7 @@ pub(crate) const GROUP: Group = Group {
             programs::s_client,
         ),
         (2, "curl", "curl --tls-earlydata as with plain nginx", programs::curl),
+        (2, "browser", "Chromium with early data as with plain nginx", programs::browser),
         (3, "first-byte-nginx", FIRST_BYTE, |effort| first_byte::saved(effort, Kind::Nginx)),
         (3, "first-byte-haproxy", FIRST_BYTE, |effort| first_byte::saved(effort, Kind::Haproxy)),
         (

@@ -5,10 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use openssl::x509::X509;
 use rejoin_testkit::shipped::target;
+use rejoin_testkit::site::Site;
 
 use super::servers::{Kind, Rejoin, Server};
 use super::{Effort, Found};
+use crate::chromium;
 
 const TIMES: usize = 20;
 
@@ -36,41 +39,80 @@ pub(super) fn s_client(effort: Effort) -> Option<Found> {
     Some(Found { figure, holds })
 }
 
-/// `curl --tls-earlydata` of Debian 13, which keeps sessions while it runs. `None` without `target/programs-13`.
+/// `curl --tls-earlydata` of Debian 13, which keeps sessions while it runs. It counts what it sent as early data, below zero
+/// where a server rejected it. `None` without `target/programs-13`.
 pub(super) fn curl(_: Effort) -> Option<Found> {
     const URLS: usize = 10;
     let seen = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
-        let server = Server::start(Kind::Nginx, rejoin, &format!("curl-{rejoin:?}"))?;
+        let server = Server::logging(rejoin, &format!("curl-{rejoin:?}"))?;
         let [loader, words @ ..] = newer("programs-13", "bin/curl")?;
         let mut curl = Command::new(loader);
-        curl.args(words).args([
-            "--silent",
-            "--show-error",
-            "--insecure",
-            "--ipv4",
-            "--http1.1",
-            "--tls-earlydata",
-        ]);
-        curl.args(["--header", "Connection: close"]);
+        curl.args(words).args(["--silent", "--show-error", "--insecure", "--ipv4", "--http1.1"]);
+        curl.args(["--tls-earlydata", "--header", "Connection: close"]);
+        curl.args(["--write-out", "\nearly %{tls_earlydata}\n"]);
         let path = |number| format!("/curl-{number}");
         let urls = (0..URLS)
             .map(|number| format!("https://localhost:{}{}", server.site.port, path(number)));
         let output = curl.args(urls).output().ok()?;
-        let answers = String::from_utf8_lossy(&output.stdout).matches("ok").count();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let sent = told.lines().filter_map(|line| line.strip_prefix("early ")?.parse::<i64>().ok());
+        let rejected = sent.filter(|bytes| *bytes < 0).count();
         let seen = server.seen();
-        let all: Vec<_> = (0..URLS).map(|number| seen(&path(number))).collect();
-        let early = all.iter().filter(|requests| requests.early > 0).count();
-        let once = all.iter().filter(|requests| requests.all == 1).count();
-        Some((answers, early, once, String::from_utf8_lossy(&output.stderr).into_owned()))
+        let once = (0..URLS).filter(|number| seen(&path(*number)).all == 1).count();
+        Some(Sent { all: URLS, once, accepted: server.read_early(), rejected })
     });
-    let [Some((answers, early, once, told)), Some((plain_answers, plain_early, ..))] = seen else {
-        return None;
+    compared(seen)
+}
+
+/// Chromium, whose page asks for one path after the other. Its log has an error for early data that a server rejected. `None`
+/// without it.
+pub(super) fn browser(_: Effort) -> Option<Found> {
+    const PATHS: usize = 10;
+    let seen = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
+        let server = Server::logging(rejoin, &format!("browser-{rejoin:?}"))?;
+        let Site { folder, port, .. } = &server.site;
+        let certificate = X509::from_pem(&fs::read(server.site.file("both.pem")).ok()?).ok()?;
+        let log = server.site.file("network.json");
+        let log_to = format!("--log-net-log={}", log.display());
+        let more = ["--disable-quic", "--enable-features=EnableTLS13EarlyData", &log_to];
+        chromium::open(("localhost", *port, "page"), &certificate, folder, &more)?;
+        let log = fs::read_to_string(log).expect("Chromium logs");
+        assert!(log.contains("\"SSL_CONNECT\""), "a log of connections");
+        let seen = server.seen();
+        let is_once = |number: &usize| seen(&format!("/browser/{number}")).all == 1;
+        let once = (0..PATHS).filter(is_once).count();
+        let rejected = log.matches(REJECTED).count();
+        Some(Sent { all: PATHS, once, accepted: server.read_early(), rejected })
+    });
+    compared(seen)
+}
+
+/// Chromium's `ERR_EARLY_DATA_REJECTED`, in its log.
+const REJECTED: &str = "\"net_error\":-178";
+
+/// The requests of a program that sends early data where it has a session for it. How often it has one depends on whether it
+/// read the last ticket before it closed, with Rejoin and without.
+struct Sent {
+    all: usize,
+    /// Those that the server's application saw once.
+    once: usize,
+    /// Connections whose early data the server read.
+    accepted: usize,
+    /// The program's own count.
+    rejected: usize,
+}
+
+/// Compares a program's requests with Rejoin and without: some are early, none is rejected, and each is asked once.
+fn compared(seen: [Option<Sent>; 2]) -> Option<Found> {
+    let [Some(with), Some(without)] = seen else { return None };
+    let shown = |sent: &Sent| {
+        let Sent { all, once, accepted, rejected } = sent;
+        format!("{once} of {all} asked once, {accepted} as early data, {rejected} rejected")
     };
-    let figure = format!(
-        "{answers} of {URLS} answered, {early} as early data, {once} asked once; without Rejoin {plain_answers}, \
-         {plain_early} {told}"
-    );
-    let holds = answers == URLS && once == URLS && early > 0 && early >= plain_early;
+    let figure = format!("{}; without Rejoin {}", shown(&with), shown(&without));
+    let all_once = [&with, &without].into_iter().all(|sent| sent.once == sent.all);
+    let holds = all_once && with.accepted > 0 && without.accepted > 0 && with.rejected == 0;
     Some(Found { figure, holds })
 }
 

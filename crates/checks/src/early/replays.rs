@@ -49,6 +49,8 @@ pub(super) struct Tally {
     pub(super) copies: usize,
     /// The copies that the application saw.
     pub(super) replayed: usize,
+    /// The flights that the application saw as early data more than once.
+    pub(super) twice: usize,
     /// The copies for which a session was found.
     pub(super) resumed: usize,
     pub(super) failed: usize,
@@ -64,6 +66,7 @@ impl Tally {
         self.seen_early += other.seen_early;
         self.copies += other.copies;
         self.replayed += other.replayed;
+        self.twice += other.twice;
         self.resumed += other.resumed;
         self.failed += other.failed;
         self.why.extend(other.why);
@@ -101,6 +104,7 @@ impl Tally {
         for path in &self.paths {
             let requests = seen(path);
             self.seen_early += usize::from(requests.early > 0);
+            self.twice += usize::from(requests.early > 1);
             self.replayed += requests.all.saturating_sub(1);
         }
     }
@@ -117,12 +121,13 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { originals, seen_early, copies, replayed, resumed, failed, why, .. } = self;
+        let Self { originals, seen_early, copies, replayed, twice, resumed, failed, why, .. } =
+            self;
         let percent = self.percent_accepted();
         write!(
             f,
-            "{replayed} of {copies} copies accepted, {resumed} found a session; {percent:.1} % of {originals} \
-             originals accepted, {seen_early} seen as early data; {failed} failed"
+            "{replayed} of {copies} copies accepted, {twice} flights twice, {resumed} found a session; {percent:.1} % of \
+             {originals} originals accepted, {seen_early} seen as early data; {failed} failed"
         )?;
         if why.is_empty() { Ok(()) } else { write!(f, " ({})", why.join(", ")) }
     }

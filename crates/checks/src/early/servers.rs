@@ -37,23 +37,31 @@ pub(super) struct Server {
     pub(super) other: u16,
     origin: Origin,
     rejoin: Rejoin,
+    /// The level of nginx's log.
+    level: &'static str,
 }
 
 const NGINX: &str = "\
 daemon off; master_process on; worker_processes 4; worker_rlimit_nofile 16384;
-pid FOLDER/nginx.pid; error_log FOLDER/error.log crit;
+pid FOLDER/nginx.pid; error_log FOLDER/error.log @LEVEL@;
 events { worker_connections 8192; }
 http {
   include FOLDER/nginx-http.conf;
   server {
     listen 127.0.0.1:@PORT@ ssl reuseport backlog=4096; listen 127.0.0.1:@OTHER@ ssl reuseport backlog=4096;
     ssl_protocols TLSv1.2 TLSv1.3; ssl_early_data on; client_max_body_size 1m;
-    location / {
-      proxy_pass http://@ORIGIN@; proxy_set_header Early-Data $ssl_early_data; proxy_ignore_client_abort on;
-    }
+    proxy_set_header Early-Data $ssl_early_data; proxy_ignore_client_abort on;
+    location / { proxy_pass http://@ORIGIN@; }
+    location /browser/ { keepalive_timeout 0; proxy_pass http://@ORIGIN@; }
+    location = /page { keepalive_timeout 0; default_type text/html; return 200 '@PAGE@'; }
   }
 }
 ";
+
+/// A browser's page, which asks for ten paths, each over a connection of its own.
+const PAGE: &str = "<title>waits</title><link rel=icon href=data:,><script>(async () => { \
+    for (let n = 0; n < 10; n++) { await fetch(\"/browser/\" + n, {cache: \"no-store\"}); \
+    await new Promise(then => setTimeout(then, 200)); } document.title = \"done\"; })()</script>";
 
 /// `proto h1` lets newer releases pass early data on before the handshake is done.
 const HAPROXY: &str = "\
@@ -95,9 +103,18 @@ impl Kind {
 impl Server {
     /// Starts one. `None` if it is not installed.
     pub(super) fn start(kind: Kind, rejoin: Rejoin, what: &str) -> Option<Self> {
+        Self::start_with(kind, rejoin, what, "crit")
+    }
+
+    /// Starts an nginx that logs what it reads. `None` if it is not installed.
+    pub(super) fn logging(rejoin: Rejoin, what: &str) -> Option<Self> {
+        Self::start_with(Kind::Nginx, rejoin, what, "debug")
+    }
+
+    fn start_with(kind: Kind, rejoin: Rejoin, what: &str, level: &'static str) -> Option<Self> {
         let site = Site::new(&format!("early-{}-{what}", kind.name()));
         let (other, origin) = (reserve(), Origin::start());
-        let mut server = Self { kind, site, other, origin, rejoin };
+        let mut server = Self { kind, site, other, origin, rejoin, level };
         server.configure("1MiB");
         server.start_again()?;
         Some(server)
@@ -126,6 +143,7 @@ impl Server {
         };
         let text = if self.kind == Kind::Nginx { NGINX } else { HAPROXY };
         let text = text.replace("@ORIGIN@", &self.origin.address.to_string());
+        let text = text.replace("@PAGE@", PAGE).replace("@LEVEL@", self.level);
         self.site.write("configuration", &text.replace("@OTHER@", &self.other.to_string()));
         let file = self.site.shown("configuration");
         let words: Vec<&str> = words.iter().map(String::as_str).chain([&*file]).collect();
@@ -138,7 +156,7 @@ impl Server {
     pub(super) fn never_reading() -> Option<Self> {
         let site = Site::new("early-never-read");
         let (kind, other, origin) = (Kind::SServer, reserve(), Origin::start());
-        let mut server = Self { kind, site, other, origin, rejoin: Rejoin::Once };
+        let mut server = Self { kind, site, other, origin, rejoin: Rejoin::Once, level: "crit" };
         server.configure("1MiB");
         server.start_s_servers(&["-max_early_data", "16384"])?;
         Some(server)
@@ -192,6 +210,14 @@ impl Server {
             answers: self.kind.answers(),
             pause: Duration::ZERO,
         }
+    }
+
+    /// Counts the connections whose early data an nginx that logs has read. Its `$ssl_early_data` is empty if the handshake
+    /// ended before the request was passed on, so the header of [`Self::seen`] depends on the time.
+    pub(super) fn read_early(&self) -> usize {
+        let log = std::fs::read_to_string(self.site.file("error.log")).unwrap_or_default();
+        // OpenSSL's `SSL_READ_EARLY_DATA_SUCCESS`, and the one byte that nginx asks for in the handshake.
+        log.lines().filter(|line| line.ends_with(" SSL_read_early_data: 1, 1")).count()
     }
 
     /// Returns what the application saw of each path, which is told of by all.

@@ -1,6 +1,7 @@
 //! `rejoin fleet`
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use rejoin_lab::fleet::{self, EarlyData, Handshakes, Latency, Liars, Report, Settings};
 use rejoin_lab::fleet::{Routing, Source, Trust};
@@ -109,20 +110,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
-    let (host, _) = arguments
-        .target
-        .rsplit_once(':')
-        .ok_or_else(|| Misuse(format!("{}: no port; write HOST:PORT", arguments.target)))?;
-    let found = tokio::net::lookup_host(&arguments.target).await;
-    let target = found.ok().and_then(|mut all| all.next()).ok_or_else(|| {
-        Misuse(format!("{}: no such host or port; write HOST:PORT", arguments.target))
-    })?;
+    let (host, target) = resolved(&arguments.target).await?;
     let speed_up = SpeedUp::new(arguments.speedup).map_err(rejoin_lab::Error::Population)?;
     Ok(Settings {
         targets: vec![target],
         routing: Routing::default(),
-        server_name: host.trim_matches(['[', ']']).to_owned(),
-        trust: trust(arguments)?,
+        server_name: host,
+        trust: trust(arguments.ca.as_deref(), arguments.insecure)?,
         versions: arguments.tls,
         source: source(arguments)?,
         seed: arguments.seed,
@@ -151,10 +145,23 @@ fn source(arguments: &Arguments) -> Result<Source, rejoin_lab::Error> {
     Population::new(settings).map(Source::Population).map_err(rejoin_lab::Error::Population)
 }
 
-fn trust(arguments: &Arguments) -> Result<Trust, rejoin_lab::Error> {
-    match &arguments.ca {
+/// Returns the host and the address of `HOST:PORT`.
+pub(super) async fn resolved(server: &str) -> anyhow::Result<(String, SocketAddr)> {
+    let (host, _) = server
+        .rsplit_once(':')
+        .ok_or_else(|| Misuse(format!("{server}: no port; write HOST:PORT")))?;
+    let found = tokio::net::lookup_host(server).await;
+    let address = found
+        .ok()
+        .and_then(|mut all| all.next())
+        .ok_or_else(|| Misuse(format!("{server}: no such host or port; write HOST:PORT")))?;
+    Ok((host.trim_matches(['[', ']']).to_owned(), address))
+}
+
+pub(super) fn trust(ca: Option<&Path>, insecure: bool) -> Result<Trust, rejoin_lab::Error> {
+    match ca {
         Some(path) => Ok(Trust::Certificates(rejoin_serve::read_certificates(path)?)),
-        None if arguments.insecure => Ok(Trust::Anybody),
+        None if insecure => Ok(Trust::Anybody),
         None => Ok(Trust::System),
     }
 }

@@ -62,6 +62,22 @@ impl Cluster {
         key.trim_end().to_owned()
     }
 
+    /// The agent of another machine on this one, and the file of its settings.
+    fn other(&self, machine: &str) -> (Process, String) {
+        let folder = self.folder.join(machine);
+        std::fs::create_dir(&folder).expect("a folder");
+        let settings = std::fs::read_to_string(self.folder.join("cluster.toml")).expect("text");
+        let [own, other] = [self.folder.path(), &folder].map(|of| format!("\nfolder = {of:?}\n"));
+        let [key, copy] = [self.folder.join("key"), folder.join("key")];
+        std::fs::copy(&key, &copy).expect("copied");
+        let settings =
+            settings.replace(&own, &other).replace(&format!("{key:?}"), &format!("{copy:?}"));
+        let file = folder.join("cluster.toml").display().to_string();
+        std::fs::write(&file, format!("machine = {machine:?}\n{settings}")).expect("written");
+        let mut command = Command::new(REJOIN);
+        (quiet(command.args(["cluster", "run", "--settings", &file])), file)
+    }
+
     fn option(&self, name: &str) -> String {
         format!("--{name}={}", self.folder.file("cluster.toml"))
     }
@@ -206,6 +222,74 @@ fn an_exporter_takes_each_step_too() {
     wait_until("the next keys", || says().matches("new keys").count() == 2);
     assert_eq!(exporter.terminate().code(), Some(0));
     assert!(!says().contains("cannot"), "{}", says());
+}
+
+#[test]
+fn status_shows_all_machines_and_those_with_a_problem_first() {
+    const REPORTED: &str = "rejoin:{web}:reported";
+    let cluster = Cluster::start();
+    let (mut omega, of_omega) = cluster.other("omega");
+    let settings = std::fs::read_to_string(cluster.folder.join("cluster.toml")).expect("text");
+    cluster.folder.write("cluster.toml", format!("machine = \"alpha\"\n{settings}"));
+    let status = |words: &[&str]| {
+        let (text, code) = told(&cluster, &[&["status"], words].concat());
+        assert_eq!(code, Some(0), "{text}");
+        text
+    };
+    let record = || serde_json::from_str::<serde_json::Value>(&status(&["--json"])).expect("JSON");
+    let (_alpha, _) = logged(&cluster, &[]);
+    let are_there = |record: &serde_json::Value| {
+        let machines = record["machines"].as_array().expect("a list");
+        machines.len() == 2 && machines.iter().all(|machine| machine["ring_version"] == 1)
+    };
+    wait_until("two machines", || are_there(&record()));
+    let shown = record();
+    let names = |record: &serde_json::Value| {
+        let of = |machine: &serde_json::Value| machine["machine"].as_str().map(str::to_owned);
+        record["machines"].as_array().expect("a list").iter().filter_map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&shown), ["alpha", "omega"]);
+    for machine in shown["machines"].as_array().expect("a list") {
+        assert_eq!(machine["key"], shown["cluster_key"]["used"]);
+        let zeros = ["ring_lag", "rekey_step", "unanswered", "asked", "late", "dropped"];
+        assert!(zeros.iter().all(|what| machine[what] == 0), "{machine}");
+        assert!(machine["problems"] == serde_json::json!([]) && machine["site"].is_null());
+        assert!(machine["seen_ms_ago"].as_u64().is_some_and(|ago_ms| ago_ms < 30_000));
+    }
+    assert_eq!((&shown["ring_version"], &shown["machines_unopened"]), (&1.into(), &0.into()));
+    // Any machine shows all of them, and one without an agent does.
+    omega.terminate();
+    let other = Command::new(REJOIN).args(["cluster", "status", "--settings", &of_omega]).output();
+    let text = String::from_utf8(other.expect("it runs").stdout).expect("text");
+    assert!(text.contains("machines: 2") && text.contains("alpha"), "{text}");
+    // Of the two only one goes on to report.
+    let is_earlier = || {
+        let machines = record()["machines"].as_array().expect("a list").clone();
+        let ago = |name: &str| {
+            let machine = machines.iter().find(|machine| machine["machine"] == name);
+            machine.and_then(|machine| machine["seen_ms_ago"].as_u64()).expect("a time")
+        };
+        ago("omega") > ago("alpha")
+    };
+    wait_until("a later report", is_earlier);
+    let first = "redis.call('ZRANGE', KEYS[1], 0, 0)[1]";
+    let age = format!("return redis.call('ZINCRBY', KEYS[1], -40000, {first})");
+    cluster.valkey.say(&format!("EVAL \"{age}\" 1 {REPORTED}"));
+    cluster.valkey.say(&format!("ZADD {REPORTED} 7 forged"));
+    cluster.valkey.say("HSET rejoin:{web}:machines forged forged");
+    let shown = record();
+    assert_eq!(names(&shown), ["omega", "alpha"]);
+    assert_eq!(shown["machines"][0]["problems"], serde_json::json!(["silent"]));
+    assert_eq!(shown["machines_unopened"], 1);
+    let text = status(&[]);
+    let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("machines: ")).collect();
+    let [counted, head, _, omega, alpha, unread] = lines[..] else { panic!("{text}") };
+    assert_eq!(counted, "machines: 2; with a problem: 1");
+    assert!(head.starts_with(" machine") && !head.contains("site"), "{text}");
+    assert!(omega.contains("omega") && omega.contains("silent"), "{text}");
+    assert!(alpha.contains("alpha") && alpha.contains(" – "), "{text}");
+    assert!(unread.starts_with("reports that cannot be read: 1;"), "{text}");
+    assert!(!text.contains("forged"), "{text}");
 }
 
 /// The file that root replaces belongs to the agent's user, or is root's.

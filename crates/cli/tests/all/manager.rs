@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rejoin_testkit::manager::serving;
-use rejoin_testkit::process::{assert_has_no_rights, status_kib, wait_until};
+use rejoin_testkit::process::{assert_has_no_rights, copy_program, status_kib, wait_until};
 
 fn folder(name: &str) -> PathBuf {
     // A socket's path has 107 characters at most.
@@ -165,7 +165,7 @@ fn without_a_place_for_its_socket_it_gives_advice() {
     let folder = folder("advice");
     // Another user may not reach the one that was built.
     let program = folder.join("rejoin");
-    std::fs::copy(REJOIN, &program).unwrap();
+    copy_program(Path::new(REJOIN), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=4242", "--regid=4242", "--clear-groups", "--"]).arg(&program);
     let refused = command.arg("manager").env_remove("XDG_RUNTIME_DIR").output().unwrap();

@@ -48,6 +48,16 @@ impl Machine {
         keys.output().expect("it runs")
     }
 
+    /// Returns the answer of `rejoin cluster status`.
+    fn status(&self, words: &[&str]) -> String {
+        let mut status = Command::new(REJOIN);
+        status.args(["cluster", "status"]).args(words);
+        status.arg(format!("--settings={}", self.folder.file("cluster.toml")));
+        let told = status.output().expect("it runs");
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        String::from_utf8(told.stdout).expect("text")
+    }
+
     /// The number of keys, and what is told beside them.
     fn list(&self) -> (usize, String) {
         let listed = self.keys(&["list", "--json"]);
@@ -76,11 +86,14 @@ fn keys_are_changed_at_home_and_shown_without_it() {
     let exported = machine.keys(&["export", "--format=haproxy", "--context=shop", "--output", &to]);
     let told = String::from_utf8_lossy(&exported.stderr).into_owned();
     assert!(exported.status.success() && told.contains("berlin, the home"), "{told}");
-    let mut status = Command::new(REJOIN);
-    status.args(["cluster", "status", "--settings"]).arg(machine.folder.join("cluster.toml"));
-    let status = status.output().expect("it runs");
-    let told = String::from_utf8_lossy(&status.stdout).into_owned();
+    let told = machine.status(&[]);
     assert!(told.starts_with("cluster web: 2 ticket keys\n") && told.contains("linked"), "{told}");
+    assert!(told.contains("\nthe machines of berlin are not known: "), "{told}");
+    let shown: serde_json::Value =
+        serde_json::from_str(&machine.status(&["--json"])).expect("JSON");
+    assert_eq!(shown["machines_unread"][0]["site"], "berlin");
+    let [own] = &shown["machines"].as_array().expect("a list")[..] else { panic!("{shown}") };
+    assert_eq!(own["site"], "tokyo");
     let said = || std::fs::read_to_string(machine.folder.join("said")).expect("a file");
     wait_until("it is told", || said().contains("berlin, the home of its ticket keys: "));
     assert_eq!(agent.terminate().code(), Some(0));

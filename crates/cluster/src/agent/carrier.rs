@@ -169,7 +169,7 @@ impl Carrier {
             sibling: false,
             seen_ms: Some(now_ms.saturating_sub(away_ms)),
         };
-        found.context == context && self.store.cache().insert(now_ms, &new).is_ok()
+        found.context == context && self.store.cache().admit(now_ms, &new).is_ok()
     }
 }
 

@@ -150,7 +150,10 @@ mod tests {
             (format!("{berlin}{}", TOKYO.replace("b:1", "b")), Some("tokyo: servers: \"b\"")),
             (format!("{berlin}[[sites]]\nname = \"tokyo\"\n"), Some("tokyo: servers: give")),
             (format!("{berlin}{TOKYO}tls = {{ key = \"/key\" }}\n"), Some("tokyo: tls: give both")),
-            (named("berlin", "to kyo") + TOKYO, Some("is not the name of a cluster or site")),
+            (
+                named("berlin", "to kyo") + TOKYO,
+                Some("is not the name of a cluster, site or machine"),
+            ),
             (format!("{berlin}{TOKYO}deadline_ms = 9\n"), Some("unknown field `deadline_ms`")),
             (format!("{berlin}{}", TOKYO.replace("[[sites]]", "[sites]")), Some("invalid type")),
         ] {

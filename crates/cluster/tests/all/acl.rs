@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Bounds, Entry, Past, Sessions};
-use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link, Login, Servers, Settings};
+use rejoin_cluster::{
+    ClusterKeys, ClusterSecret, Error, Link, Login, Machines, Report, Servers, Settings,
+};
 use rejoin_testkit::cluster::{ValkeyCluster, replay, servers};
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::sentinels::replica;
@@ -57,6 +59,19 @@ async fn use_ring(link: &mut Link, folder: &Folder) {
 
 fn id(number: u8) -> SessionId {
     SessionId::new(&[number; 32]).expect("32 bytes")
+}
+
+/// Reports two machines, one of them twice.
+async fn use_reports(link: &mut Link, folder: &Folder) {
+    let secret = ClusterSecret::create(&folder.join("key-of-reports")).expect("a key");
+    let machines = Machines::new(&NAME.parse().expect("a name"), &secret);
+    for (name, is_there) in [("one", false), ("other", false), ("one", true)] {
+        let report = Report::new(name.parse().expect("a name"), None, secret.key_name());
+        let before = machines.put(link, &report).await.expect("room");
+        assert_eq!(before.is_some(), is_there, "{name}");
+    }
+    let listed = machines.read(link).await.expect("an answer");
+    assert_eq!((listed.reports.len(), listed.unopened), (2, 0));
 }
 
 /// Does all that agents do with sessions, one of which `admin` alters.
@@ -159,7 +174,7 @@ const FORBIDDEN: [&str; 39] = [
 ];
 
 /// Permitted commands with other keys: those of other programs, and of other clusters.
-const FOREIGN: [&str; 9] = [
+const FOREIGN: [&str; 11] = [
     "GET foreign",
     "SET foreign 1 PX 1000",
     "DEL foreign",
@@ -167,6 +182,8 @@ const FOREIGN: [&str; 9] = [
     "HMGET rejoin:{other}:ring page",
     "HSET rejoin:{other}:ring page x",
     "HSET rejoin:{web}:else page x",
+    "HGET rejoin:{other}:machines x",
+    "ZRANGE rejoin:{other}:reported 0 -1",
     "ZCARD rejoin:{other.0}:order",
     "ZCARD xrejoin:{web.0}:order",
 ];
@@ -191,6 +208,7 @@ async fn the_guides_acl_allows_what_agents_need_and_nothing_else() {
         Valkey::start(&[&["--aclfile", users.to_str().expect("UTF-8")], &debug[..]].concat());
     let mut link = link(&[&valkey], false).await;
     use_ring(&mut link, &folder).await;
+    use_reports(&mut link, &folder).await;
     use_sessions(link.clone(), Link::connect(&servers(&[&valkey], false)).await.expect("all"))
         .await;
     assert_eq!(valkey.say("ACL LOG"), "", "something was refused");
@@ -219,7 +237,9 @@ async fn the_guides_acl_is_enough_for_a_primary_and_its_replicas() {
         assert_eq!(node.say(&format!("ACL SETUSER {rules}")), "OK");
     }
     let mut link = link(&nodes, false).await;
-    use_ring(&mut link, &Folder::new()).await;
+    let folder = Folder::new();
+    use_ring(&mut link, &folder).await;
+    use_reports(&mut link, &folder).await;
     use_sessions(link, Link::connect(&servers(&[&one], false)).await.expect("all")).await;
     for node in nodes {
         assert_eq!(node.say("ACL LOG"), "", "something was refused");
@@ -237,6 +257,7 @@ async fn the_guides_acl_is_enough_for_a_cluster_of_valkey() {
     let folder = Folder::new();
     let mut link = link(&nodes, true).await;
     use_ring(&mut link, &folder).await;
+    use_reports(&mut link, &folder).await;
     use_sessions(link, valkey.link().await).await;
     for node in &nodes {
         assert_eq!(node.say("ACL LOG"), "", "something was refused");

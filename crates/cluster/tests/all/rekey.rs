@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Entry, NEVER_MS, Past, Put, Sessions};
 use rejoin_cluster::{
-    ClusterKeys, ClusterSecret, Error, Link, News, RekeyStep, RingRecord, Settings,
+    ClusterKeys, ClusterSecret, Error, KeyName, Link, Machines, News, RekeyStep, Report,
+    RingRecord, Settings,
 };
 use rejoin_testkit::cluster::{link, replay};
 use rejoin_testkit::folder::Folder;
@@ -250,6 +251,30 @@ async fn machines_of_neighbouring_steps_find_each_others_sessions() {
     assert!(after.get(NOW_MS, &id(1)).await.expect("an answer").is_none());
 }
 
+#[tokio::test]
+async fn machines_of_neighbouring_steps_read_each_others_reports() {
+    let (valkey, files) = (Valkey::start(&[]), Files::new());
+    let name = "web".parse().expect("a name");
+    let of = |step: usize| Machines::new(&name, &files.secret(step));
+    let mut link = link(&valkey).await;
+    let mut before = None;
+    for step in 0..=3 {
+        // Its place stays the same, whatever it is under.
+        let key = files.secret(step).key_name();
+        let report = Report::new("one".parse().expect("a name"), None, key);
+        assert_eq!(of(step).put(&mut link, &report).await.expect("room"), before);
+        for reader in 0..=3_usize {
+            let listed = of(reader).read(&mut link).await.expect("an answer");
+            let read: Vec<_> = listed.reports.into_iter().map(|(report, _)| report).collect();
+            // The first key is accepted until the last step, and the next one from the first step on.
+            let is_readable = if step < 2 { reader < 3 } else { reader > 0 };
+            assert_eq!(read == [report.clone()], is_readable, "{step} by {reader}");
+            assert_eq!(listed.unopened, usize::from(!is_readable), "{step} by {reader}");
+        }
+        before = Some(report);
+    }
+}
+
 /// A machine with a key file of its own, and what its agent tells.
 struct Own {
     machine: Machine,
@@ -263,7 +288,9 @@ impl Own {
         fs::create_dir(&folder).expect("a folder");
         let path = folder.join("key");
         files.install(0, &path);
-        let settings = Settings { key_file: path.clone(), ..agent::settings(valkey, &folder) };
+        let machine = Some(format!("machine-{number}").parse().expect("a name"));
+        let key_file = path.clone();
+        let settings = Settings { key_file, machine, ..agent::settings(valkey, &folder) };
         let told = Arc::new(Mutex::new(Vec::new()));
         let tells = Arc::clone(&told);
         let tell = move |news: News<'_>| tells.lock().expect("no panic").push(format!("{news:?}"));
@@ -280,6 +307,16 @@ impl Own {
             self.told("Rekeyed") == step && self.machine.health.read().rekey_step == step as u64 % 3
         });
     }
+}
+
+/// The step and the key of each machine that has reported.
+fn reported(valkey: &Valkey, secret: &ClusterSecret) -> Vec<(u64, KeyName)> {
+    let machines = Machines::new(&"web".parse().expect("a name"), secret);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let listed = runtime
+        .expect("a runtime")
+        .block_on(async { machines.read(&mut link(valkey).await).await.expect("an answer") });
+    listed.reports.iter().map(|(report, _)| (report.rekey_step, report.key)).collect()
 }
 
 #[test]
@@ -303,6 +340,10 @@ fn agents_take_each_step_without_a_restart() {
         resumes();
         other.take_step(&files, step);
         resumes();
+        // Both say so under the new key, and none is shown twice.
+        let secret = files.secret(step);
+        let expected = (step as u64 % 3, secret.key_name());
+        wait_until("their reports", || reported(&valkey, &secret) == [expected; 2]);
     }
     wait_until("the same ring", || {
         one.machine.store.ring_version() == other.machine.store.ring_version()

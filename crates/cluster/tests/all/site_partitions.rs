@@ -19,13 +19,13 @@ const STEPS: usize = 40;
 const SITES: [usize; 4] = [HOME, 1, 1, 2];
 
 /// A way to the home, which ends all connections while it is cut.
-struct Way {
-    port: u16,
+pub(crate) struct Way {
+    pub(crate) port: u16,
     is_cut: watch::Sender<bool>,
 }
 
 impl Way {
-    async fn to(target: u16) -> Self {
+    pub(crate) async fn to(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let (is_cut, cut) = watch::channel(false);
@@ -47,7 +47,7 @@ impl Way {
         Self { port, is_cut }
     }
 
-    fn set_cut(&self, is_cut: bool) {
+    pub(crate) fn set_cut(&self, is_cut: bool) {
         self.is_cut.send_replace(is_cut);
     }
 

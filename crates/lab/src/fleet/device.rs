@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{SslContextBuilder, SslMethod, SslSessionRef, SslVerifyMode, SslVersion};
 use openssl::x509::store::X509StoreBuilder;
 use rejoin_openssl::{Client, ClientSession, is_early_data_accepted};
+use rejoin_serve::Versions;
 use rejoin_trace::{Event, SpeedUp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,22 +18,27 @@ use tokio_openssl::SslStream;
 use crate::Error;
 use crate::fleet::{Kind, REQUEST_BYTES, Routing, Settings, Trust};
 
-/// The server, as every device sees it.
-pub(super) struct Target {
+/// A server, or several that go by one name.
+pub(crate) struct Server {
     client: Client,
+    name: String,
+    early_data: bool,
+}
+
+/// The servers, as every device of a fleet sees them.
+pub(super) struct Target {
+    server: Server,
     addresses: Vec<SocketAddr>,
     routing: Routing,
-    name: String,
     speed_up: SpeedUp,
     hints: bool,
     forgets_between_runs: bool,
-    early_data: bool,
     liars_percent: u64,
 }
 
 /// The state that a device keeps between its connections.
 #[derive(Default)]
-pub(super) struct Device {
+pub(crate) struct Device {
     /// Locked while it connects: a device makes one connection at a time.
     session: tokio::sync::Mutex<Option<ClientSession>>,
 }
@@ -45,15 +51,12 @@ const STEP: Duration = Duration::from_millis(2);
 /// The return time that a liar claims, in milliseconds of the population's time.
 const LIE_MS: u32 = 1_000;
 
-impl Target {
-    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
-        if settings.targets.is_empty() {
-            return Err(Error::Settings("a fleet without a server"));
-        }
+impl Server {
+    pub(crate) fn new(trust: &Trust, name: &str, versions: Versions) -> Result<Self, Error> {
         let mut context = SslContextBuilder::new(SslMethod::tls_client())?;
-        settings.versions.limit(&mut context)?;
+        versions.limit(&mut context)?;
         context.set_verify(SslVerifyMode::PEER);
-        match &settings.trust {
+        match trust {
             Trust::System => context.set_default_verify_paths()?,
             Trust::Certificates(certificates) => {
                 let mut store = X509StoreBuilder::new()?;
@@ -64,15 +67,24 @@ impl Target {
             }
             Trust::Anybody => context.set_verify(SslVerifyMode::NONE),
         }
+        Ok(Self { client: Client::new(context), name: name.to_owned(), early_data: false })
+    }
+}
+
+impl Target {
+    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        if settings.targets.is_empty() {
+            return Err(Error::Settings("a fleet without a server"));
+        }
+        let Settings { trust, server_name, versions, early_data, .. } = settings;
+        let server = Server::new(trust, server_name, *versions)?;
         Ok(Self {
-            client: Client::new(context),
+            server: Server { early_data: *early_data, ..server },
             addresses: settings.targets.clone(),
             routing: settings.routing,
-            name: settings.server_name.clone(),
             speed_up: settings.speed_up,
             hints: settings.hints,
             forgets_between_runs: settings.forgets_between_runs,
-            early_data: settings.early_data,
             liars_percent: u64::from(settings.liars.percent),
         })
     }
@@ -94,41 +106,52 @@ impl Target {
 }
 
 impl Device {
-    /// Connects, asks, reads the answer to its end. `None` when the device's last connection is
-    /// not over yet.
+    /// Makes the connection of an arrival, as [`Self::visit`].
     pub(super) async fn connect(
         &self,
         target: &Target,
         event: &Event,
         lies: bool,
     ) -> io::Result<Option<Kind>> {
-        let Ok(mut kept) = self.session.try_lock() else { return Ok(None) };
-        let tcp = TcpStream::connect(target.address(event)).await?;
-        tcp.set_nodelay(true)?;
         let forgets = target.forgets_between_runs && event.first_of_run;
+        let hint = target.announcement_ms(event, lies);
+        self.visit(&target.server, target.address(event), forgets, hint).await
+    }
+
+    /// Connects, asks, reads the answer to its end. `hint`: the time until it is back, in milliseconds. `None` when the
+    /// device's last connection is not over yet.
+    pub(crate) async fn visit(
+        &self,
+        server: &Server,
+        address: SocketAddr,
+        forgets: bool,
+        hint: Option<u64>,
+    ) -> io::Result<Option<Kind>> {
+        let Ok(mut kept) = self.session.try_lock() else { return Ok(None) };
+        let tcp = TcpStream::connect(address).await?;
+        tcp.set_nodelay(true)?;
         let session = kept.take().filter(|_| !forgets);
-        let mut ssl = target.client.connection(session.as_ref())?;
-        match target.name.parse() {
+        let mut ssl = server.client.connection(session.as_ref())?;
+        match server.name.parse() {
             // RFC 6066, section 3: an address is no server name.
             Ok(address) => ssl.param_mut().set_ip(address)?,
             Err(_) => {
-                ssl.set_hostname(&target.name)?;
-                ssl.param_mut().set_host(&target.name)?;
+                ssl.set_hostname(&server.name)?;
+                ssl.param_mut().set_host(&server.name)?;
             }
         }
         let mut stream = SslStream::new(ssl, tcp)?;
-        let hint = target.announcement_ms(event, lies);
         let request =
-            rejoin_serve::padded_request(&target.name, hint, REQUEST_BYTES, target.early_data);
+            rejoin_serve::padded_request(&server.name, hint, REQUEST_BYTES, server.early_data);
         let start = Instant::now();
-        let is_early = target.early_data && write_early(&mut stream, &request).await?;
+        let is_early = server.early_data && write_early(&mut stream, &request).await?;
         Pin::new(&mut stream).connect().await.map_err(io::Error::other)?;
         let took = start.elapsed();
         let early = is_early.then(|| is_early_data_accepted(stream.ssl()));
         if early != Some(true) {
             stream.write_all(&request).await?;
         }
-        match target.early_data {
+        match server.early_data {
             true => read_answer_and_session(&mut stream).await?,
             false => read_to_end(&mut stream).await?,
         }

@@ -25,7 +25,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Error;
 use crate::conditions::Watch;
-use device::{Device, Target};
+use device::Target;
+pub(crate) use device::{Device, Server};
 use rejoin_serve::Versions;
 pub use report::{EarlyData, Handshakes, Latency, Report};
 use report::{Kind, Tally, Visit};

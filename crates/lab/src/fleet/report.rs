@@ -13,9 +13,9 @@ use crate::fleet::Progress;
 
 /// A handshake that completed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
-    pub(super) resumed: bool,
-    pub(super) took: Duration,
+pub(crate) struct Kind {
+    pub(crate) resumed: bool,
+    pub(crate) took: Duration,
     /// True if its early data was accepted. `None`: none was sent.
     pub(super) early: Option<bool>,
 }

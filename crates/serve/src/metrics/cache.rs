@@ -41,7 +41,7 @@ fn help_of(name: &str) -> &'static str {
         "evicted_latest" => {
             "Sessions evicted because the client was expected later than others, or less surely"
         }
-        "evicted_oldest" => "Sessions evicted by the policy lru",
+        "evicted_oldest" => "Sessions evicted by the policy lru, or for one of the cluster",
         "refused_returns_later" => {
             "Sessions not stored because all others were expected sooner, or more surely"
         }
