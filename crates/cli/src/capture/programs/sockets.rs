@@ -65,11 +65,14 @@ enum Inode {
     Elsewhere,
 }
 
-/// The sockets with ports of interest: own end, other end, and inode.
+/// A socket: its own end, the other end, and its inode.
+type Bound = (SocketAddr, SocketAddr, u64);
+
+/// The sockets with ports of interest.
 #[derive(Default)]
 struct Sockets {
     tcp: HashMap<(SocketAddr, SocketAddr), u64>,
-    udp: Vec<(SocketAddr, SocketAddr, u64)>,
+    udp: Vec<Bound>,
 }
 
 impl Sockets {
@@ -100,7 +103,7 @@ impl Sockets {
             at.port() == own.port() && (at.ip() == own.ip() || at.ip().is_unspecified())
         };
         let bound = self.udp.iter().filter(|(at, ..)| is_bound(at));
-        let (connected, open): (Vec<_>, Vec<_>) = bound
+        let (connected, open): (Vec<&Bound>, Vec<&Bound>) = bound
             .filter(|(_, to, _)| *to == other || to.port() == 0)
             .partition(|(_, to, _)| *to == other);
         match (&connected[..], &open[..]) {
@@ -112,7 +115,7 @@ impl Sockets {
 }
 
 /// Reads a line of a table. `None` for its head, and for a socket that no process has.
-fn socket(line: &str) -> Option<(SocketAddr, SocketAddr, u64)> {
+fn socket(line: &str) -> Option<Bound> {
     let mut words = line.split_whitespace().skip(1);
     let (own, other) = (address(words.next()?)?, address(words.next()?)?);
     let inode = words.nth(6)?.parse().ok().filter(|inode| *inode != 0)?;
