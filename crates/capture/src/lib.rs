@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod analyser;
+mod beginning;
 mod bytes;
 mod certificate;
 mod classify;
@@ -49,6 +50,7 @@ mod via;
 mod zstd;
 
 pub use analyser::{Analyser, Summary};
+pub use beginning::Beginning;
 pub use certificate::Certificate;
 pub use digest::Digest;
 pub use error::{Error, Stop};

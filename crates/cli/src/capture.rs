@@ -6,6 +6,7 @@ mod inputs;
 mod live;
 mod metrics;
 mod outputs;
+mod programs;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,7 @@
 //! Any bytes as frames of any link layer.
 
+use rejoin_capture::Beginning;
+
 use super::wire;
 use crate::structured;
 
@@ -10,5 +12,9 @@ const LINKS: [u32; 20] =
 pub(crate) fn check(bytes: &[u8]) {
     let Some(input) = structured::<(u8, Vec<Vec<u8>>)>(bytes) else { return };
     let (link, frames) = input;
+    for frame in &frames {
+        // What it finds has ports, behind an IP header.
+        assert!(Beginning::of(frame).is_none() || frame.len() >= 24);
+    }
     wire::check(&wire::pcap(LINKS[usize::from(link) % LINKS.len()], &frames));
 }

@@ -1,7 +1,11 @@
 //! The reading of all inputs: each a capture of its own, or the parts of one in a folder that is followed.
 
-use std::io::Read;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, Read};
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use rejoin_capture::report::{Captured, LeftOut};
@@ -13,8 +17,14 @@ use super::follow::Follow;
 use super::inputs::Inputs;
 use super::metrics::Counts;
 use super::outputs::Outputs;
+use super::programs::{Answer, Programs};
 use super::{Arguments, random};
 use crate::terminal;
+
+/// The most handshakes that wait for their programs.
+const MOST_WAITING: usize = 1 << 10;
+/// The pause between two looks at them.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// An analysis that runs until all is read, or until it is told to stop.
 pub(super) struct Analysis<'a> {
@@ -33,6 +43,10 @@ struct Found<'a> {
     counts: &'a Counts,
     stop: &'a Progress,
     handshakes: u64,
+    /// The programs of a live capture, and the handshakes that wait for theirs.
+    programs: Option<&'a Programs>,
+    waiting: VecDeque<(String, Handshake)>,
+    looked: Instant,
 }
 
 /// The result of reading one file, or the reason why it cannot be opened.
@@ -47,7 +61,19 @@ impl<'a> Analysis<'a> {
         (counts, stop, bar): (&'a Counts, &'a Progress, &'a ProgressBar),
     ) -> anyhow::Result<Self> {
         let analyser = Analyser::new(Limits { hash_seed: random()?, ..Limits::default() });
-        let found = Found { arguments, sharing, outputs, counts, stop, handshakes: 0 };
+        let (programs, waiting) = (inputs.programs(), VecDeque::new());
+        let looked = Instant::now();
+        let found = Found {
+            arguments,
+            sharing,
+            outputs,
+            counts,
+            stop,
+            handshakes: 0,
+            programs,
+            waiting,
+            looked,
+        };
         Ok(Self { inputs, bar, analyser, captured: Captured::default(), found })
     }
 
@@ -105,14 +131,19 @@ impl<'a> Analysis<'a> {
             self.note(&last, left_out.filter(|_| !follow.is_over()));
         }
         let Self { analyser, found, .. } = self;
-        analyser.finish(|handshake| found.take(&last, &handshake));
+        analyser.finish(|handshake| found.take(&last, handshake));
     }
 
     fn read(&mut self, name: &str, reader: impl Read, goes_on: bool) -> Result<Summary, Error> {
         let Self { analyser, found, .. } = self;
         found.counts.begin();
-        let each = |handshake| found.take(name, &handshake);
-        if goes_on { analyser.read_part(reader, each) } else { analyser.read(reader, each) }
+        let found = RefCell::new(found);
+        let reader = Attended { reader, before_each: || found.borrow_mut().give_known() };
+        let each = |handshake| found.borrow_mut().take(name, handshake);
+        let read =
+            if goes_on { analyser.read_part(reader, each) } else { analyser.read(reader, each) };
+        found.into_inner().give_all();
+        read
     }
 
     /// Returns the reason why a capture was not read, or not to its end.
@@ -156,7 +187,43 @@ impl Found<'_> {
         self.stop.stopped() || !self.outputs.is_open()
     }
 
-    fn take(&mut self, file: &str, handshake: &Handshake) {
+    /// Takes a handshake, which may have to wait for its programs.
+    fn take(&mut self, file: &str, mut handshake: Handshake) {
+        let answer = self.programs.map(|programs| programs.name(&mut handshake));
+        if !matches!(answer, Some(Answer::Later)) {
+            return self.give(file, &handshake);
+        }
+        if self.waiting.len() >= MOST_WAITING
+            && let Some((file, oldest)) = self.waiting.pop_front()
+        {
+            self.give(&file, &oldest);
+        }
+        self.waiting.push_back((file.to_owned(), handshake));
+    }
+
+    /// Gives the handshakes that wait no longer. It looks now and then, because it is called for each packet.
+    fn give_known(&mut self) {
+        if self.waiting.is_empty() || self.looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.looked = Instant::now();
+        for _ in 0..self.waiting.len() {
+            if let Some((file, handshake)) = self.waiting.pop_front() {
+                self.take(&file, handshake);
+            }
+        }
+    }
+
+    /// Gives all handshakes, as soon as their programs are known, or are not to be found.
+    fn give_all(&mut self) {
+        self.give_known();
+        while !self.waiting.is_empty() {
+            thread::sleep(LOOK_EVERY);
+            self.give_known();
+        }
+    }
+
+    fn give(&mut self, file: &str, handshake: &Handshake) {
         if self.arguments.server.is_none_or(|server| server == handshake.server_ip) {
             self.handshakes += 1;
             self.counts.add(handshake);
@@ -166,6 +233,19 @@ impl Found<'_> {
         if !self.outputs.is_open() {
             self.stop.stop();
         }
+    }
+}
+
+/// A reader before each of whose reads something else is done.
+struct Attended<R, F> {
+    reader: R,
+    before_each: F,
+}
+
+impl<R: Read, F: FnMut()> Read for Attended<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.before_each)();
+        self.reader.read(buffer)
     }
 }
 

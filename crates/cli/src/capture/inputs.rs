@@ -19,6 +19,7 @@ use walkdir::WalkDir;
 
 use super::follow::Follow;
 use super::live::{Live, is_readable};
+use super::programs::Programs;
 use super::{Arguments, misuse};
 use crate::arguments::Misuse;
 use crate::beside::resolved;
@@ -141,6 +142,14 @@ impl Inputs {
         }
         let style = "reading {bar:30} {percent:>3} %  {bytes_per_sec}, {eta_precise} left";
         terminal::bar(self.bytes, style)
+    }
+
+    /// Returns the programs at the ends of a live capture's connections.
+    pub(super) fn programs(&self) -> Option<&Programs> {
+        self.list.iter().find_map(|input| match &input.from {
+            From::Interface(live) => live.programs(),
+            _ => None,
+        })
     }
 
     /// Returns the number of packets that a live capture has lost so far, which another thread may read.

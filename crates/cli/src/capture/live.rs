@@ -24,6 +24,7 @@ use rejoin_sim::Progress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockFilter, SockRef};
 
+use super::programs::Programs;
 use crate::arguments::Misuse;
 
 /// The size of the receive buffer.
@@ -58,6 +59,8 @@ pub(super) struct Live {
     socket: OwnedFd,
     until: Option<Instant>,
     lost: Arc<AtomicU32>,
+    /// `None` if they cannot be looked for.
+    programs: Option<Programs>,
 }
 
 impl Live {
@@ -89,10 +92,11 @@ impl Live {
                 .with_context(|| format!("{name}: cannot be listened to"))?;
         }
         let until = duration_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
-        Ok(Self { socket, until, lost: Arc::default() })
+        Ok(Self { socket, until, lost: Arc::default(), programs: Programs::start() })
     }
 
-    /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over.
+    /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over. While nothing comes it is
+    /// interrupted ten times a second, so that its user can do other things.
     pub(super) fn read<'a>(&'a self, stop: &'a Progress, bar: &'a ProgressBar) -> impl Read + 'a {
         Reader {
             live: self,
@@ -102,6 +106,11 @@ impl Live {
             ready: header(),
             at: 0,
         }
+    }
+
+    /// Returns the programs at the ends of its connections.
+    pub(super) fn programs(&self) -> Option<&Programs> {
+        self.programs.as_ref()
     }
 
     /// Returns the number of packets that the system dropped, which grows.
@@ -137,9 +146,14 @@ struct Reader<'a> {
 
 impl Read for Reader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        const LOOK_EVERY: Duration = Duration::from_millis(100);
         while self.at == self.ready.len() {
-            if !is_readable(&self.live.socket, self.stop, self.live.until)? {
-                return Ok(0);
+            let until = Instant::now() + LOOK_EVERY;
+            let until = self.live.until.map_or(until, |end| end.min(until));
+            if !is_readable(&self.live.socket, self.stop, Some(until))? {
+                let is_over = self.live.until.is_some_and(|end| Instant::now() >= end);
+                let is_over = is_over || self.stop.stopped();
+                return if is_over { Ok(0) } else { Err(io::ErrorKind::Interrupted.into()) };
             }
             self.at = 0;
             self.ready.clear();
@@ -185,9 +199,16 @@ impl Reader<'_> {
             return Ok(());
         }
         let captured = self.packet.get(..length).unwrap_or(&self.packet);
+        if let Some(programs) = &self.live.programs {
+            programs.note(captured, time.map_or(0, microseconds));
+        }
         record(&mut self.ready, time, &from, captured, length);
         Ok(())
     }
+}
+
+fn microseconds(time: TimeSpec) -> i64 {
+    time.tv_sec() * 1_000_000 + time.tv_nsec() / 1_000
 }
 
 /// Returns the header of a pcap file with times in nanoseconds.

@@ -4,7 +4,7 @@ use crate::REJOIN;
 use crate::metrics::Following;
 use crate::program::text;
 use rejoin_testkit::folder::Folder;
-use rejoin_testkit::serve::scratch;
+use rejoin_testkit::serve::{Server, scratch};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use rejoin_testkit::live_capture::{
-    Watched, has_packet_socket, in_a_network_of_its_own, run, waiting_bytes,
+    Listening, Watched, has_packet_socket, in_a_network_of_its_own, run, waiting_bytes,
 };
 use rejoin_testkit::made_capture::Capture;
-use rejoin_testkit::process::{Signal, signal, wait_until};
+use rejoin_testkit::process::{Process, Signal, signal, wait_until};
 use serde_json::Value;
 
 fn rejoin(arguments: &[&str]) -> Output {
@@ -432,6 +432,31 @@ fn a_live_capture_agrees_with_what_the_server_counted() {
         assert!(counted.iter().all(|count| *count > 0), "TLS {tls}: {counted:?}");
         assert_eq!(captured, counted, "TLS {tls}");
     }
+}
+
+/// The program and the process at each end, as `/proc` of this machine shows them. The client stays until it was seen.
+#[test]
+fn a_live_capture_names_the_programs() {
+    let named = in_a_network_of_its_own(|| {
+        let server = Server::start(&["--tls", "1.3"]);
+        let listening = Listening::start()?;
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-connect", &server.listening]).stdin(Stdio::piped());
+        let client = Process::start(client.stdout(Stdio::null()).stderr(Stdio::null()));
+        wait_until("a handshake", || listening.look(|seen| !seen.is_empty()));
+        let process = client.id();
+        drop(client);
+        server.stop();
+        Some((listening.end(), process))
+    });
+    let Some((seen, process)) = named.flatten() else {
+        eprintln!("no right to a network of its own, and a packet socket: nothing is captured");
+        return;
+    };
+    let [record] = &seen[..] else { panic!("one handshake: {seen:?}") };
+    assert_eq!((&record["program"], &record["process"]), (&"openssl".into(), &process.into()));
+    assert_eq!(record["server_program"], "rejoin", "{record}");
+    assert!(record["server_process"].is_u64(), "{record}");
 }
 
 /// Returns true if a program's first thread waits for something.
