@@ -66,7 +66,8 @@ const SCRIPTS: [Script; 18] = [
         early(server, &Offer { name: "otherhost", ..Offer::of(Some(ticket)) }, REQUEST)
     }),
     ("no end of early data", |server, ticket| {
-        let send = |talk: &mut Conversation| talk.early(REQUEST);
+        // A whole request may be answered before the end is missed.
+        let send = |talk: &mut Conversation| talk.early(&REQUEST[..REQUEST.len() - 2]);
         open(server, &Offer::of(Some(ticket)), send).and_then(|talk| end(talk, false))
     }),
     ("beyond the limit", |server, ticket| {
