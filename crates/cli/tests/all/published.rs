@@ -51,17 +51,19 @@ fn these_crates_and_no_others_are_published() {
 #[ignore = "slow: compiles seven packages; make test-all"]
 fn a_crate_is_packaged_with_what_it_needs_and_no_more() {
     let target = scratch("published");
-    // Cargo takes a package of the same version for the one that it compiled before.
+    // Cargo takes a package of the same version for the one that it unpacked and compiled before.
     let compiled = fs::read_dir(target.join("debug/.fingerprint")).into_iter().flatten().flatten();
     for package in
         compiled.filter(|entry| entry.file_name().to_string_lossy().starts_with("rejoin-"))
     {
         fs::remove_dir_all(package.path()).expect("our own folder");
     }
+    forget_unpacked();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["package", "--locked", "--offline", "--allow-dirty", "--target-dir"]).arg(&target);
     cargo.args(CRATES.iter().flat_map(|name| ["--package".into(), format!("rejoin-{name}")]));
     let told = done(cargo.current_dir(ROOT));
+    forget_unpacked();
     // Cargo says that tests stay here, because they need crates that are not published.
     let unexpected: Vec<_> = told
         .lines()
@@ -83,6 +85,21 @@ fn a_crate_is_packaged_with_what_it_needs_and_no_more() {
         }
         for folder in ["tests", "benches"] {
             assert!(!package.join(folder).exists(), "{name}: {folder}");
+        }
+    }
+}
+
+/// Removes what Cargo unpacked of these packages, from folders of packages that are in no registry on the network: their
+/// names have no host.
+fn forget_unpacked() {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let sources = home.expect("a home").join("registry/src");
+    let all = fs::read_dir(sources).into_iter().flatten().flatten();
+    for local in all.filter(|entry| entry.file_name().to_string_lossy().starts_with('-')) {
+        for name in CRATES {
+            // Most have nothing of it.
+            let _ = fs::remove_dir_all(local.path().join(format!("rejoin-{name}-{VERSION}")));
         }
     }
 }
