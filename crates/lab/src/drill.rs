@@ -38,7 +38,7 @@ pub struct Settings {
     pub phase: Duration,
 }
 
-/// What is broken.
+/// A way of breaking something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// This process is killed.
@@ -61,7 +61,7 @@ pub enum Part {
     After,
 }
 
-/// What clients saw in one part.
+/// The visits of one part, as clients saw them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Seen {
     /// Visits that were answered.

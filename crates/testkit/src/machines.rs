@@ -33,6 +33,21 @@ pub struct Plan {
     pub deadline_ms: u64,
 }
 
+impl Plan {
+    /// Two machines with nginx that share sessions, and have room for a few thousand.
+    pub const fn of_sessions(name: &'static str) -> Self {
+        Self {
+            name,
+            servers: &[NGINX],
+            machines: 2,
+            tickets: false,
+            agents: true,
+            capacity: "1MiB",
+            deadline_ms: 50,
+        }
+    }
+}
+
 /// A server program and its configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Server {

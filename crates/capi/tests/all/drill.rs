@@ -4,21 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use rejoin_testkit::machines::{Cluster, NGINX, Plan};
+use rejoin_testkit::machines::{Cluster, Plan};
 use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::shipped::rejoin;
 use serde_json::Value;
 
 fn cluster(name: &'static str) -> Option<Cluster> {
-    Cluster::start(Plan {
-        name,
-        servers: &[NGINX],
-        machines: 2,
-        tickets: false,
-        agents: true,
-        capacity: "1MiB",
-        deadline_ms: 50,
-    })
+    Cluster::start(Plan::of_sessions(name))
 }
 
 /// A drill of a cluster's servers, at 20 visits a second.

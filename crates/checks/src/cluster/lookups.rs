@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::SslSession;
-use rejoin_testkit::machines::{Cluster, NGINX, Plan};
+use rejoin_testkit::machines::{Cluster, Plan};
 use rejoin_testkit::site::{Client, Versions};
 
 use super::sites::{STORED, mint};
@@ -12,15 +12,7 @@ use super::{Effort, Found};
 
 pub(crate) const PROMISE: &str = "lookups that ask Valkey, for sessions from here (none), elsewhere (all) and another cluster (none)";
 
-const PLAN: Plan = Plan {
-    name: "check-lookups",
-    servers: &[NGINX],
-    machines: 3,
-    tickets: false,
-    agents: true,
-    capacity: "4MiB",
-    deadline_ms: 50,
-};
+const PLAN: Plan = Plan { machines: 3, capacity: "4MiB", ..Plan::of_sessions("check-lookups") };
 
 /// Sessions of four places, each presented once to the first machine: its own, another machine's, those of a machine whose
 /// agent has ended, which nobody has, and those of a machine of no cluster.

@@ -11,18 +11,10 @@ use rejoin_tickets::PAGE_BYTES;
 
 use super::relay::Relay;
 use super::{Effort, Found};
-use rejoin_testkit::machines::{Cluster, NGINX, Plan, ask};
+use rejoin_testkit::machines::{Cluster, Plan, ask};
 use rejoin_testkit::site::{Client, Versions};
 
-const PLAN: Plan = Plan {
-    name: "check-secrets",
-    servers: &[NGINX],
-    machines: 2,
-    tickets: false,
-    agents: true,
-    capacity: "1MiB",
-    deadline_ms: 50,
-};
+const PLAN: Plan = Plan::of_sessions("check-secrets");
 /// A word that is in clear on the wire and in Valkey.
 const MARKER: &[u8] = b"rejoin:{web";
 /// Searched for at a time: what is in part there is found, too.

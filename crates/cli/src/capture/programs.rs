@@ -104,7 +104,7 @@ struct Connections {
     older: HashMap<Connection, Known>,
 }
 
-/// What is known of a connection.
+/// A connection, as far as it is known.
 struct Known {
     since_us: i64,
     /// `None` once it is no longer looked for.
