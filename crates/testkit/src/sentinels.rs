@@ -145,11 +145,14 @@ impl Watched {
     }
 }
 
-/// Starts a replica of the server on this port, and waits until it has its data.
+/// Starts a replica of the server on this port, and waits until it has its data and that server sends it what changes.
 pub fn replica(of: u16, more: &[&str]) -> Valkey {
-    let of = of.to_string();
-    let replica = Valkey::start(&[&["--replicaof", "127.0.0.1", &of], more].concat());
+    let primary = of.to_string();
+    let replica = Valkey::start(&[&["--replicaof", "127.0.0.1", &primary], more].concat());
     wait_until("a replica", || is_linked(&replica));
+    // Its primary learns it from what the replica says once a second.
+    let online = format!("port={},state=online", replica.port);
+    wait_until("its primary", || say(of, "INFO replication").contains(&online));
     replica
 }
 
