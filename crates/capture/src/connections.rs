@@ -3,8 +3,10 @@
 //! The table is bounded: the connection idle longest is reported and evicted first. A connection
 //! whose handshake is complete, or that carries no TLS, keeps only its slot.
 
+use std::hash::BuildHasher;
+
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 
 use crate::certificate::Certificates;
 use crate::classify::Facts;
@@ -20,14 +22,16 @@ const NONE: u32 = u32::MAX;
 
 /// The memory of a connection's slot and of its entry in the table, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
-pub(crate) const PLACE_BYTES: usize = size_of::<([Endpoint; 2], u32)>();
+pub(crate) const PLACE_BYTES: usize = size_of::<u32>();
 
 /// The watched connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
     certificates: Certificates,
-    places: HashMap<[Endpoint; 2], u32, FixedState>,
+    hasher: FixedState,
+    /// The places of connections, by their ends.
+    places: HashTable<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// The ends of a list of connections by last activity: idle longest, and most recent.
@@ -46,12 +50,24 @@ struct Slot {
 #[derive(Debug)]
 struct Connection {
     ends: [Endpoint; 2],
-    /// The sequence number of each side's SYN.
-    begins: [Option<u32>; 2],
-    /// The same, until the side sends a byte.
-    silent_since: [Option<u32>; 2],
+    /// The SYN of each side.
+    begins: [Begin; 2],
     phase: Phase,
-    held_bytes: usize,
+}
+
+/// The SYN of a side.
+#[derive(Debug, Clone, Copy, Default)]
+struct Begin {
+    sequence: u32,
+    was_seen: bool,
+    /// True if the side has sent no byte since.
+    is_last: bool,
+}
+
+impl Begin {
+    fn sequence(self) -> Option<u32> {
+        self.was_seen.then_some(self.sequence)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +86,8 @@ struct Conversation {
     streams: [Stream; 2],
     preface: Preface,
     facts: Facts,
+    /// The memory in use when the last segment had been read, in bytes.
+    held_bytes: usize,
 }
 
 /// The certificate store and the receiver of reports.
@@ -83,7 +101,8 @@ impl Connections {
         Self {
             limits,
             certificates: Certificates::new(limits),
-            places: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            hasher: FixedState::with_seed(limits.hash_seed),
+            places: HashTable::new(),
             slots: Vec::new(),
             free: Vec::new(),
             oldest: NONE,
@@ -102,24 +121,26 @@ impl Connections {
         emit: &mut dyn FnMut(Handshake),
     ) {
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
-        let place = match self.places.get(&ends) {
+        let hash = self.hasher.hash_one(ends);
+        let is_it = |place: &u32| self.slots[*place as usize].connection.ends == ends;
+        let place = match self.places.find(hash, is_it) {
             Some(&place) => {
                 self.touch(place);
                 place
             }
             None if segment.length == 0 && !segment.syn => return,
-            None => self.insert(ends, emit),
+            None => self.insert(hash, ends, emit),
         };
         let Some(slot) = self.slots.get_mut(place as usize) else { return };
         let connection = &mut slot.connection;
-        let before = connection.held_bytes;
+        let before = connection.held_bytes();
         let output = &mut Output { certificates: &mut self.certificates, emit: &mut *emit };
         if connection.is_reused(side, segment) {
             connection.finish(output);
             connection.restart(side);
         }
         connection.segment(side, segment, at, &self.limits, output);
-        self.held_bytes = self.held_bytes + connection.held_bytes - before;
+        self.held_bytes = self.held_bytes + connection.held_bytes() - before;
         while self.held_bytes > self.limits.total_bytes && self.oldest != NONE {
             self.remove_oldest(emit);
         }
@@ -130,11 +151,11 @@ impl Connections {
         while self.oldest != NONE {
             self.remove_oldest(emit);
         }
-        self.slots.clear();
-        self.free.clear();
+        // Their memory is for what comes next.
+        (self.places, self.slots, self.free) = Default::default();
     }
 
-    fn insert(&mut self, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
+    fn insert(&mut self, hash: u64, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
         while self.places.len() >= self.limits.connections.clamp(1, NONE as usize) {
             self.remove_oldest(emit);
         }
@@ -149,7 +170,9 @@ impl Connections {
                 u32::try_from(self.slots.len() - 1).unwrap_or(NONE)
             }
         };
-        self.places.insert(ends, place);
+        let Self { hasher, places, slots, .. } = self;
+        let hash_of = |place: &u32| hasher.hash_one(slots[*place as usize].connection.ends);
+        places.insert_unique(hash, place, hash_of);
         self.append(place);
         place
     }
@@ -158,9 +181,12 @@ impl Connections {
         let place = self.oldest;
         self.unlink(place);
         let connection = &mut self.slots[place as usize].connection;
-        self.held_bytes -= connection.held_bytes;
+        self.held_bytes -= connection.held_bytes();
         connection.finish(&mut Output { certificates: &mut self.certificates, emit });
-        self.places.remove(&connection.ends);
+        let hash = self.hasher.hash_one(connection.ends);
+        if let Ok(entry) = self.places.find_entry(hash, |it| *it == place) {
+            entry.remove();
+        }
         self.free.push(place);
     }
 
@@ -196,18 +222,21 @@ impl Connections {
 
 impl Connection {
     fn new(ends: [Endpoint; 2]) -> Self {
-        Self {
-            ends,
-            begins: [None; 2],
-            silent_since: [None; 2],
-            phase: Phase::Silent,
-            held_bytes: 0,
+        Self { ends, begins: [Begin::default(); 2], phase: Phase::Silent }
+    }
+
+    /// The memory in use besides the slot, in bytes.
+    fn held_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Watched(conversation) => conversation.held_bytes,
+            Phase::Silent | Phase::Over => 0,
         }
     }
 
     /// Returns true if this SYN begins another connection between the same endpoints.
     fn is_reused(&self, side: Side, segment: &Segment<'_>) -> bool {
-        let is_other = self.begins[side].is_some_and(|begin| begin != segment.sequence);
+        let begin = self.begins[side].sequence();
+        let is_other = begin.is_some_and(|begin| begin != segment.sequence);
         let has_spoken = !matches!(self.phase, Phase::Silent);
         if !segment.syn {
             return false;
@@ -217,16 +246,18 @@ impl Connection {
             Phase::Watched(conversation) => conversation.flows[side].may_begin(segment.sequence),
             Phase::Over => false,
         };
-        let is_first = self.begins[side].is_none() && has_spoken && !is_late;
+        let is_first = begin.is_none() && has_spoken && !is_late;
         is_first || (is_other && (has_spoken || !segment.ack))
     }
 
     /// Begins another connection between the same endpoints with this side's SYN. If the other side's
     /// SYN began it already, that stays known.
     fn restart(&mut self, side: Side) {
-        let begin = self.silent_since[1 - side].take();
+        let begin = self.begins[1 - side];
         *self = Self::new(self.ends);
-        self.begins[1 - side] = begin;
+        if begin.is_last {
+            self.begins[1 - side] = Begin { is_last: false, ..begin };
+        }
     }
 
     fn segment(
@@ -238,8 +269,7 @@ impl Connection {
         output: &mut Output<'_>,
     ) {
         if segment.syn {
-            self.begins[side] = Some(segment.sequence);
-            self.silent_since[side] = Some(segment.sequence);
+            self.begins[side] = Begin { sequence: segment.sequence, was_seen: true, is_last: true };
             if let Phase::Watched(conversation) = &mut self.phase {
                 conversation.flows[side].begin(segment.sequence);
             }
@@ -247,7 +277,7 @@ impl Connection {
         if segment.length == 0 || matches!(self.phase, Phase::Over) {
             return;
         }
-        self.silent_since[side] = None;
+        self.begins[side].is_last = false;
         if matches!(self.phase, Phase::Silent) {
             self.phase = Phase::Watched(Box::new(Conversation::after(self.begins)));
         }
@@ -255,14 +285,13 @@ impl Connection {
         conversation.segment(side, segment, at, self.ends, limits, output);
         match conversation.is_over(side, limits) {
             true => self.finish(output),
-            false => self.held_bytes = conversation.held_bytes(),
+            false => conversation.held_bytes = conversation.needed_bytes(),
         }
     }
 
     /// Reports the handshake and forgets everything but the endpoints.
     fn finish(&mut self, output: &mut Output<'_>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
-        self.held_bytes = 0;
         if let Phase::Watched(mut conversation) = phase {
             conversation.finish(self.ends, output);
         }
@@ -271,10 +300,10 @@ impl Connection {
 
 impl Conversation {
     /// Starts a conversation after the SYNs with these sequence numbers.
-    fn after(begins: [Option<u32>; 2]) -> Self {
+    fn after(begins: [Begin; 2]) -> Self {
         let mut conversation = Self::default();
         for (flow, begin) in conversation.flows.iter_mut().zip(begins) {
-            if let Some(begin) = begin {
+            if let Some(begin) = begin.sequence() {
                 flow.begin(begin);
             }
         }
@@ -340,7 +369,7 @@ impl Conversation {
     }
 
     /// The memory in use, in bytes.
-    fn held_bytes(&self) -> usize {
+    fn needed_bytes(&self) -> usize {
         size_of::<Self>()
             + self.streams.iter().map(Stream::held_bytes).sum::<usize>()
             + self.flows.iter().map(Flow::held_bytes).sum::<usize>()
