@@ -1,18 +1,20 @@
 //! The properties of a handshake that matter for sharing.
 
-use crate::digest::Digest;
+use super::duplicates::Nature;
 use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 
 /// A handshake that counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedHandshake {
     pub(super) begun_us: i64,
-    pub(super) done_us: i64,
-    /// The time from the ClientHello until both sides had sent encrypted records, if both were seen.
-    pub(super) took_us: Option<u32>,
+    /// The time from its beginning to its end; less than 0 if the clocks of the two directions contradict each other.
+    pub(super) lasted_us: i32,
+    /// True if both sides had sent encrypted records then, and the clocks do not contradict each other.
+    pub(super) is_timed: bool,
     /// The lifetime of its session, in seconds.
     pub(super) lifetime_s: u32,
     pub(super) ids: Ids,
+    pub(super) nature: Nature,
     pub(super) is_full: bool,
     /// The resumption mechanism, if it was resumed.
     pub(super) method: Option<Method>,
@@ -24,7 +26,7 @@ pub(super) struct CountedHandshake {
 }
 
 /// The facts that decide whether a session could be offered and taken.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Visit {
     pub(super) version: Option<Version>,
     pub(super) offer: Offer,
@@ -33,14 +35,10 @@ pub(super) struct Visit {
     pub(super) is_of_other_version: bool,
     /// True if the server stated the lifetime of its ticket.
     pub(super) states_lifetime: bool,
-    /// The hashes of the offered ticket and session ID; 0 if unknown.
-    pub(super) offered: [u64; 2],
-    /// The hashes of the issued ticket and session ID; 0 if unknown.
-    pub(super) issued: [u64; 2],
 }
 
 /// The offer of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Offer {
     /// A ticket or a pre-shared key.
     Certain,
@@ -51,7 +49,7 @@ pub(super) enum Offer {
 }
 
 /// The means that a server gave for the next connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Given {
     Something,
     Nothing,
@@ -121,7 +119,7 @@ pub(super) enum Network {
 }
 
 /// The parties of a handshake, as IDs of interned texts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ids {
     pub(super) application: u32,
     pub(super) device: u32,
@@ -140,10 +138,11 @@ impl CountedHandshake {
         let begun_us = begun_us(handshake);
         Self {
             begun_us,
-            done_us: done.map_or(begun_us, microseconds),
-            took_us: took_us(handshake),
+            lasted_us: done.map_or(0, |done| within_i32(microseconds(done) - begun_us)),
+            is_timed: is_timed(handshake),
             lifetime_s: lifetime_s(handshake),
             ids,
+            nature: Nature::of(handshake),
             is_full,
             method: handshake.method,
             protocol: Protocol::of(handshake),
@@ -153,11 +152,15 @@ impl CountedHandshake {
                 .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
         }
     }
+
+    /// The time of its end.
+    pub(super) fn done_us(&self) -> i64 {
+        self.begun_us.saturating_add(self.lasted_us.into())
+    }
 }
 
 impl Visit {
     fn of(handshake: &Handshake) -> Self {
-        let hash = |digest: Option<Digest>| digest.map_or(0, |Digest(it)| u64::from_be_bytes(it));
         let offers_ticket = handshake.offered_ticket_len.is_some_and(|length| length > 0);
         let offers_key = handshake.psk_offered == Some(true);
         Self {
@@ -166,8 +169,6 @@ impl Visit {
             given: Given::of(handshake),
             is_of_other_version: is_of_other_version(handshake.version, offers_ticket, offers_key),
             states_lifetime: handshake.issued_ticket_lifetime_s.is_some_and(|s| s > 0),
-            offered: [handshake.offered_ticket_hash, handshake.offered_sid_hash].map(hash),
-            issued: [handshake.issued_ticket_hash, handshake.session_id_hash].map(hash),
         }
     }
 }
@@ -217,11 +218,14 @@ fn microseconds(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
-/// `None` also if the clocks of the two directions contradict each other.
-fn took_us(handshake: &Handshake) -> Option<u32> {
-    let [begun, answered, done] = [handshake.t_ch?, handshake.t_sh?, handshake.t_done?];
-    let is_in_order = begun <= answered && answered <= done;
-    is_in_order.then(|| u32::try_from(microseconds(done - begun)).ok()).flatten()
+fn within_i32(us: i64) -> i32 {
+    i32::try_from(us).unwrap_or(if us < 0 { i32::MIN } else { i32::MAX })
+}
+
+fn is_timed(handshake: &Handshake) -> bool {
+    let Handshake { t_ch, t_sh, t_done, .. } = *handshake;
+    let (Some(begun), Some(answered), Some(done)) = (t_ch, t_sh, t_done) else { return false };
+    begun <= answered && answered <= done
 }
 
 /// The lifetime hint of the ticket, visible up to TLS 1.2.

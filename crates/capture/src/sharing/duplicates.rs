@@ -15,7 +15,7 @@
 //! first path: if only the second path was answered, it does not count. The tool we compare with
 //! does the same (`docs/capture-differences.md`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hasher;
 use std::net::IpAddr;
 
@@ -29,25 +29,36 @@ use crate::handshake::{Carrier, Class, Handshake};
 pub(super) struct SeenHandshakes {
     hash_seed: u64,
     before: HashSet<u64, FixedState>,
-    /// Handshakes of the current capture.
-    now: Vec<u64>,
-    /// When the answered handshakes of the current capture began, by both randoms.
-    answered: HashMap<u64, i64, FixedState>,
-    /// Randoms of QUIC handshakes in the current capture.
-    quic: HashSet<u64, FixedState>,
+    /// Handshakes of the last capture.
+    last: Vec<u64>,
 }
 
 /// The identity of a handshake.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     /// A hash of the client's random, or else of the endpoints and the time.
-    identity: u64,
-    /// The part of the server's random; 0 if there is none.
-    answer: u64,
-    pub(super) begun_us: i64,
-    has_random: bool,
-    cls: Class,
-    carrier: Carrier,
+    identity: [u8; 8],
+    /// A hash of the part of the server's random; 0 if there is none, or it is made up. It tells apart handshakes
+    /// of one client's random only.
+    answer: u32,
+}
+
+/// The properties that decide, beside its identity, whether a handshake is another's duplicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Nature {
+    pub(super) has_random: bool,
+    pub(super) cls: Class,
+    pub(super) carrier: Carrier,
+    pub(super) outcome: Outcome,
+}
+
+/// The treatment of a handshake that is not a duplicate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Outcome {
+    Counts,
+    Unclassified,
+    Indirect,
+    ClientCertificate,
 }
 
 /// The place of a handshake among those seen before.
@@ -65,15 +76,13 @@ const COPY_WITHIN_US: i64 = 2_000_000;
 
 impl SeenHandshakes {
     pub(super) fn new(hash_seed: u64) -> Self {
-        let set = || HashSet::with_hasher(FixedState::with_seed(hash_seed));
-        let answered = HashMap::with_hasher(FixedState::with_seed(hash_seed));
-        Self { hash_seed, before: set(), now: Vec::new(), answered, quic: set() }
+        let before = HashSet::with_hasher(FixedState::with_seed(hash_seed));
+        Self { hash_seed, before, last: Vec::new() }
     }
 
     pub(super) fn mark(&self, handshake: &Handshake) -> Mark {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 0);
-        let random = handshake.ch_random.as_deref().filter(|random| !random.is_empty());
-        match random {
+        match random(handshake) {
             Some(random) => hasher.write(random),
             None => {
                 let Handshake { client_ip, client_port, server_ip, server_port, .. } = handshake;
@@ -84,53 +93,98 @@ impl SeenHandshakes {
                 hasher.write_i64(super::counted::begun_us(handshake));
             }
         }
+        // A random of equal bytes is made up.
+        let answer = handshake.sh_random_part.map(|part| part.0);
+        let answer = answer.filter(|part| part.iter().any(|byte| *byte != part[0]));
         Mark {
-            identity: hasher.finish(),
-            answer: handshake.sh_random_part.map_or(0, |part| u64::from_be_bytes(part.0)),
-            begun_us: super::counted::begun_us(handshake),
-            has_random: random.is_some(),
-            cls: handshake.cls,
-            carrier: handshake.carrier,
+            identity: hasher.finish().to_ne_bytes(),
+            answer: answer.map_or(0, |part| self.answer(part)),
         }
     }
 
-    /// Takes the handshake at this position of its capture. The handshakes of a capture must be given
-    /// in order of time. Only among those that would count is one a copy of another.
-    pub(super) fn see(&mut self, mark: Mark, place: usize, counts: bool) -> Seen {
-        let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 1);
-        hasher.write(&[mark.cls as u8, mark.carrier as u8]);
-        hasher.write_u64(mark.identity);
-        if !mark.has_random {
+    fn answer(&self, part: [u8; 8]) -> u32 {
+        let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 2);
+        hasher.write(&part);
+        (hasher.finish() as u32).max(1)
+    }
+
+    /// Tells which handshakes of the next capture were seen before. They must be given in order of time.
+    pub(super) fn see(
+        &mut self,
+        marks: &[Mark],
+        nature: impl Fn(usize) -> Nature,
+        begun_us: impl Fn(usize) -> i64,
+    ) -> Vec<Seen> {
+        let last = std::mem::take(&mut self.last);
+        self.before.extend(last);
+        let hash = |(place, mark): (_, &Mark)| mark.hash(self.hash_seed, nature(place), place);
+        self.last = marks.iter().enumerate().map(hash).collect();
+        let is_before = |hash| self.before.contains(hash);
+        let mut seen: Vec<Seen> = self.last.iter().map(is_before).map(Seen::before).collect();
+        let mut order: Vec<u32> = (0..marks.len() as u32).collect();
+        order.retain(|at| nature(*at as usize).has_random);
+        order.sort_unstable_by_key(|at| (marks[*at as usize].identity, *at));
+        let is_one = |one: &u32, other: &u32| {
+            marks[*one as usize].identity == marks[*other as usize].identity
+        };
+        for same in order.chunk_by_mut(is_one).filter(|same| same.len() > 1) {
+            let paths = same.iter().filter(|at| nature(**at as usize).carrier == Carrier::Quic);
+            paths.skip(1).for_each(|at| seen[*at as usize] = Seen::Duplicate);
+            // Only among those that would count is one a copy of another.
+            let answer = |at: u32| match nature(at as usize).outcome {
+                Outcome::Counts => marks[at as usize].answer,
+                _ => 0,
+            };
+            same.sort_unstable_by_key(|at| (answer(*at), *at));
+            for pair in same.windows(2) {
+                let [one, other] = [pair[0], pair[1]];
+                let is_copy = answer(one) != 0
+                    && answer(one) == answer(other)
+                    && begun_us(other as usize) - begun_us(one as usize) <= COPY_WITHIN_US;
+                let seen = &mut seen[other as usize];
+                if is_copy && *seen == Seen::New {
+                    *seen = Seen::Copy;
+                }
+            }
+        }
+        seen
+    }
+}
+
+impl Seen {
+    fn before(is_before: bool) -> Self {
+        if is_before { Self::Duplicate } else { Self::New }
+    }
+}
+
+impl Nature {
+    pub(super) fn of(handshake: &Handshake) -> Self {
+        let outcome = match handshake {
+            Handshake { cls: Class::Unknown | Class::NoServerhello, .. } => Outcome::Unclassified,
+            Handshake { direct: false, .. } => Outcome::Indirect,
+            Handshake { client_auth: Some(true), .. } => Outcome::ClientCertificate,
+            _ => Outcome::Counts,
+        };
+        let Handshake { cls, carrier, .. } = *handshake;
+        Self { has_random: random(handshake).is_some(), cls, carrier, outcome }
+    }
+}
+
+/// The client's random, unless the hello is in SSL 2 format.
+fn random(handshake: &Handshake) -> Option<&[u8]> {
+    handshake.ch_random.as_deref().filter(|random| !random.is_empty())
+}
+
+impl Mark {
+    /// A hash of all that must be equal in two captures. Without a random that is the place in the capture, too.
+    fn hash(&self, hash_seed: u64, nature: Nature, place: usize) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(hash_seed, 1);
+        hasher.write(&[nature.cls as u8, nature.carrier as u8]);
+        hasher.write(&self.identity);
+        if !nature.has_random {
             hasher.write_u64(place as u64);
         }
-        let is_first_path =
-            !mark.has_random || mark.carrier != Carrier::Quic || self.quic.insert(mark.identity);
-        let is_copy = counts && self.is_copy(mark);
-        let mark = hasher.finish();
-        self.now.push(mark);
-        match is_first_path && !self.before.contains(&mark) {
-            true if is_copy => Seen::Copy,
-            true => Seen::New,
-            false => Seen::Duplicate,
-        }
-    }
-
-    fn is_copy(&mut self, mark: Mark) -> bool {
-        // A server's random of equal bytes is made up, or there is none.
-        if !mark.has_random || mark.answer == mark.answer.rotate_left(8) {
-            return false;
-        }
-        let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 2);
-        [mark.identity, mark.answer].into_iter().for_each(|part| hasher.write_u64(part));
-        let before = self.answered.insert(hasher.finish(), mark.begun_us);
-        before.is_some_and(|before| mark.begun_us - before <= COPY_WITHIN_US)
-    }
-
-    /// Ends the current capture.
-    pub(super) fn end(&mut self) {
-        self.before.extend(std::mem::take(&mut self.now));
-        let Self { answered, quic, .. } = Self::new(self.hash_seed);
-        (self.answered, self.quic) = (answered, quic);
+        hasher.finish()
     }
 }
 

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::counted::CountedHandshake;
 use super::measured::Measured;
 use super::not_resumed::NotResumed;
 use super::over_time::OverTime;
 use super::services::Service;
 use super::steps::Counts;
+use super::uses::Uses;
 use crate::handshake::Method;
 
 /// The handshakes that were excluded, each under the first reason that applies.
@@ -103,7 +103,7 @@ impl Bytes {
 }
 
 impl Resumed {
-    pub(super) fn of(uses: &[CountedHandshake]) -> Self {
+    pub(super) fn of(uses: &Uses) -> Self {
         let mut by = Self::default();
         for used in uses.iter().filter(|used| !used.is_full) {
             let count = match used.method {
@@ -119,7 +119,7 @@ impl Resumed {
 }
 
 impl Wire {
-    pub(super) fn of(uses: &[CountedHandshake]) -> Self {
+    pub(super) fn of(uses: &Uses) -> Self {
         let mean = |of_full: bool, side: usize| {
             let of_kind = || uses.iter().filter(|used| used.is_full == of_full);
             let sum: u64 = of_kind().map(|used| u64::from(used.bytes[side])).sum();

@@ -8,6 +8,7 @@
 
 use super::counted::CountedHandshake;
 use super::steps::{self, Counts};
+use super::uses::Uses;
 
 /// Assumptions about what a capture does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ struct Session {
     is_single_use: bool,
 }
 
-pub(super) fn counts(uses: &[CountedHandshake], assumptions: &Assumptions) -> Counts {
+pub(super) fn counts(uses: &Uses, assumptions: &Assumptions) -> Counts {
     let shared_server = full(uses, assumptions, steps::network);
     Counts {
         handshakes: uses.len() as u64,
@@ -58,23 +59,22 @@ pub(super) fn counts(uses: &[CountedHandshake], assumptions: &Assumptions) -> Co
 }
 
 fn full<K: Ord>(
-    uses: &[CountedHandshake],
+    uses: &Uses,
     assumptions: &Assumptions,
     key: impl Fn(&CountedHandshake) -> K,
 ) -> u64 {
-    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
     let by_clock = |at: u32| {
-        let used = &uses[at as usize];
+        let used = &uses.get(at);
         ((used.protocol, key(used)), (used.begun_us, at))
     };
     let mut full = 0;
     let mut sessions = Sessions::default();
-    for group in steps::groups(&mut order, by_clock) {
+    for group in steps::groups(&mut uses.places(), by_clock) {
         sessions.0.clear();
-        for used in group.iter().map(|at| &uses[*at as usize]) {
+        for used in group.iter().map(|at| uses.get(*at)) {
             let found = sessions.take(used.begun_us);
             let stays = used.is_full && !found;
-            sessions.add(used, stays, assumptions);
+            sessions.add(&used, stays, assumptions);
             full += u64::from(stays);
         }
     }
@@ -101,8 +101,8 @@ impl Sessions {
         }
         let lifetime_s = used.lifetime_s.min(assumptions.longest_lifetime_s);
         let session = Session {
-            from_us: used.done_us,
-            until_us: used.done_us.saturating_add(i64::from(lifetime_s) * 1_000_000),
+            from_us: used.done_us(),
+            until_us: used.done_us().saturating_add(i64::from(lifetime_s) * 1_000_000),
             is_single_use: used.protocol.is_1_3(),
         };
         let tickets = match (session.is_single_use, was_full) {
@@ -121,15 +121,19 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
+    use foldhash::fast::FixedState;
+
     use super::super::counted::{Given, Ids, Network, Offer, Protocol, Target, Visit};
+    use super::super::duplicates::{Nature, Outcome};
     use super::super::interned::NONE;
     use super::*;
+    use crate::handshake::{Carrier, Class};
 
     fn at(begun_s: i64, is_single_use: bool) -> CountedHandshake {
         CountedHandshake {
             begun_us: begun_s * 1_000_000,
-            done_us: begun_s * 1_000_000 + 50_000,
-            took_us: None,
+            lasted_us: 50_000,
+            is_timed: false,
             lifetime_s: 100,
             ids: Ids {
                 application: 0,
@@ -139,6 +143,12 @@ mod tests {
                 target: Target::Host(0),
                 network: Network::Host(0),
                 certificate: NONE,
+            },
+            nature: Nature {
+                has_random: true,
+                cls: Class::Full,
+                carrier: Carrier::Tls,
+                outcome: Outcome::Counts,
             },
             is_full: true,
             method: None,
@@ -150,15 +160,22 @@ mod tests {
                 given: Given::Unknown,
                 is_of_other_version: false,
                 states_lifetime: false,
-                offered: [0; 2],
-                issued: [0; 2],
             },
             bytes: [0; 2],
         }
     }
 
-    fn full_of(uses: &[CountedHandshake]) -> u64 {
-        counts(uses, &Assumptions::default()).full_shared_client
+    fn full_of(handshakes: &[CountedHandshake]) -> u64 {
+        full_by(handshakes, &Assumptions::default())
+    }
+
+    fn full_by(handshakes: &[CountedHandshake], assumptions: &Assumptions) -> u64 {
+        let mut uses = Uses::new(FixedState::with_seed(0));
+        for (at, used) in (0..).zip(handshakes) {
+            uses.push(used);
+            assert_eq!(uses.get(at), *used);
+        }
+        counts(&uses, assumptions).full_shared_client
     }
 
     #[test]
@@ -166,7 +183,7 @@ mod tests {
         assert_eq!(full_of(&[at(0, false), at(99, false)]), 1);
         assert_eq!(full_of(&[at(0, false), at(99, false), at(101, false)]), 2);
         let short = Assumptions { longest_lifetime_s: 10, ..Assumptions::default() };
-        assert_eq!(counts(&[at(0, false), at(11, false)], &short).full_shared_client, 2);
+        assert_eq!(full_by(&[at(0, false), at(11, false)], &short), 2);
     }
 
     #[test]

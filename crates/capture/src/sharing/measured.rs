@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::counted::{CountedHandshake, Protocol};
+use super::counted::Protocol;
+use super::uses::Uses;
 
 /// The handshakes of one protocol family, full and resumed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,7 +32,7 @@ pub struct Times {
 }
 
 /// Measures each protocol family that occurs.
-pub(super) fn of(uses: &[CountedHandshake]) -> Vec<Measured> {
+pub(super) fn of(uses: &Uses) -> Vec<Measured> {
     let measured = Protocol::ALL.map(|protocol| Measured {
         protocol: protocol.name(),
         full: times(uses, protocol, true),
@@ -40,10 +41,11 @@ pub(super) fn of(uses: &[CountedHandshake]) -> Vec<Measured> {
     measured.into_iter().filter(|it| it.full.handshakes + it.resumed.handshakes > 0).collect()
 }
 
-fn times(uses: &[CountedHandshake], protocol: Protocol, is_full: bool) -> Times {
+fn times(uses: &Uses, protocol: Protocol, is_full: bool) -> Times {
     let of_kind =
         || uses.iter().filter(move |used| used.protocol == protocol && used.is_full == is_full);
-    let mut took_us: Vec<u32> = of_kind().filter_map(|used| used.took_us).collect();
+    let timed = of_kind().filter(|used| used.is_timed);
+    let mut took_us: Vec<i32> = timed.map(|used| used.lasted_us).collect();
     took_us.sort_unstable();
     let handshakes = of_kind().count() as u64;
     let bytes: u64 = of_kind().flat_map(|used| used.bytes).map(u64::from).sum();

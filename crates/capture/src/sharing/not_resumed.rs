@@ -6,13 +6,16 @@
 //! 8446, D.4), and is an offer only if a server issued it. If two facts could each be the reason,
 //! neither is named.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+use super::best::Best;
 use super::counted::{CountedHandshake, Given, Offer, Protocol, Target};
 use super::interned::{InternedTexts, NONE};
 use super::steps;
+use super::uses::{Sight, Uses};
+use crate::digest::Digest;
 
 /// The reason why a handshake was full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -142,57 +145,70 @@ pub struct Party {
 }
 
 /// Finds the causes. `top` is the most parties of each kind.
-pub(super) fn of(uses: &[CountedHandshake], texts: &InternedTexts, top: usize) -> NotResumed {
-    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
-    let found = Found { uses, answers: answers(uses), origins: origins(uses, &mut order) };
-    let mut tally = Tally::default();
-    let by_clock = |at: u32| (visitor(&uses[at as usize]), (uses[at as usize].begun_us, at));
-    for visits in steps::groups(&mut order, by_clock) {
-        let mut before = Before::default();
-        for at in visits {
-            let used = &uses[*at as usize];
-            match used.is_full {
-                true => tally.full(used, found.cause(*at, &before)),
-                false => tally.resumed(used),
-            }
-            before.add(*at, used.ids.application);
-        }
-    }
-    tally.finish(texts, top)
+pub(super) fn of(uses: &Uses, texts: &InternedTexts, top: usize) -> NotResumed {
+    let causes = Found { uses, answers: answers(uses), origins: origins(uses) }.causes();
+    let (servers, by_server) = parties(uses, &causes, |used| used.ids.host, texts, top);
+    let (clients, by_client) = parties(uses, &causes, |used| used.ids.client, texts, top);
+    let mut counts = BTreeMap::<Cause, u64>::new();
+    causes.iter().flatten().for_each(|cause| *counts.entry(*cause).or_default() += 1);
+    let count = |(cause, handshakes)| CauseCount {
+        cause,
+        handshakes,
+        servers: servers[&cause],
+        clients: clients[&cause],
+    };
+    let mut causes: Vec<CauseCount> = counts.into_iter().map(count).collect();
+    causes.sort_by_key(|count| std::cmp::Reverse(count.handshakes));
+    NotResumed { causes, by_server, by_client }
 }
 
-/// How often each server resumed and declined an offer.
-fn answers(uses: &[CountedHandshake]) -> HashMap<u32, [u64; 2]> {
-    let mut answers: HashMap<u32, [u64; 2]> = HashMap::new();
-    for used in uses {
-        let [resumed, declined] = answers.entry(used.ids.host).or_default();
-        match (used.is_full, used.visit.offer) {
-            (false, _) => *resumed += 1,
-            (true, Offer::Certain) => *declined += 1,
-            (true, _) => {}
+/// Returns for each handshake the cause if its server declined its offer, by what the server did with others.
+fn answers(uses: &Uses) -> Vec<Cause> {
+    let mut causes = vec![Cause::Declined; uses.len()];
+    for of_host in steps::groups(&mut uses.places(), |at| (uses.get(at).ids.host, at)) {
+        let [mut resumed, mut declined] = [0_u64; 2];
+        for used in of_host.iter().map(|at| uses.get(*at)) {
+            match (used.is_full, used.visit.offer) {
+                (false, _) => resumed += 1,
+                (true, Offer::Certain) => declined += 1,
+                (true, _) => {}
+            }
         }
+        let cause = match [resumed, declined] {
+            [(1..), _] => Cause::DeclinedHere,
+            [0, (2..)] => Cause::DeclinedAll,
+            [0, _] => continue,
+        };
+        of_host.iter().for_each(|at| causes[*at as usize] = cause);
     }
-    answers
+    causes
 }
 
 /// The handshakes that issued what full handshakes offered, by the place of those.
-fn origins(uses: &[CountedHandshake], order: &mut [u32]) -> HashMap<u32, u32> {
-    let offers = uses.iter().filter(|used| used.is_full).flat_map(|used| used.visit.offered);
+fn origins(uses: &Uses) -> HashMap<u32, u32> {
+    let issued = uses.sights().filter(|(sight, ..)| !sight.is_offer());
+    let mut issued: Vec<Digest> = issued.map(|(.., hash)| hash).collect();
+    issued.sort_unstable();
+    let is_offer_of_full =
+        |(sight, at, _): &(Sight, u32, _)| sight.is_offer() && uses.get(*at).is_full;
+    let offers = uses.sights().filter(is_offer_of_full).map(|(.., hash)| hash);
     // The last handshake so far that issued a ticket or a session ID.
-    let mut issuers: HashMap<u64, Option<u32>> =
-        offers.filter(|hash| *hash != 0).map(|hash| (hash, None)).collect();
-    order.sort_unstable_by_key(|at| (uses[*at as usize].begun_us, *at));
+    let mut issuers: HashMap<Digest, Option<u32>> =
+        offers.filter(|hash| issued.binary_search(hash).is_ok()).map(|hash| (hash, None)).collect();
+    drop(issued);
+    let sights = uses.sights().filter(|(.., hash)| issuers.contains_key(hash));
+    let mut sights: Vec<_> =
+        sights.map(|(sight, at, hash)| ((uses.begun_us(at), at, sight), hash)).collect();
+    sights.sort_unstable();
     let mut origins = HashMap::new();
-    for at in order {
-        let used = &uses[*at as usize];
-        let mut offered = used.visit.offered.iter().filter_map(|hash| *issuers.get(hash)?);
-        if let Some(origin) = offered.next().filter(|_| used.is_full) {
-            origins.insert(*at, origin);
-        }
-        for hash in used.visit.issued {
-            if let Some(issuer) = issuers.get_mut(&hash) {
-                *issuer = Some(*at);
+    for ((_, at, sight), hash) in sights {
+        let Some(issuer) = issuers.get_mut(&hash) else { continue };
+        match (sight.is_offer(), *issuer) {
+            (true, Some(issuer)) if uses.get(at).is_full => {
+                origins.entry(at).or_insert(issuer);
             }
+            (true, _) => {}
+            (false, _) => *issuer = Some(at),
         }
     }
     origins
@@ -217,26 +233,41 @@ impl Before {
         }
     }
 
-    fn of(&self, application: u32) -> Option<&[u32; 2]> {
+    fn of(&self, application: u32) -> Option<[u32; 2]> {
         let known = self.by_application.iter().find(|(known, _)| *known == application);
-        known.map(|(_, visits)| visits)
+        known.map(|(_, visits)| *visits)
     }
 }
 
 struct Found<'a> {
-    uses: &'a [CountedHandshake],
-    answers: HashMap<u32, [u64; 2]>,
+    uses: &'a Uses,
+    answers: Vec<Cause>,
     origins: HashMap<u32, u32>,
 }
 
 impl Found<'_> {
-    fn cause(&self, at: u32, before: &Before) -> Cause {
-        let used = &self.uses[at as usize];
-        let origin = self.origins.get(&at);
-        let origin = origin.map(|at| &self.uses[*at as usize]);
+    /// Returns the cause of each full handshake.
+    fn causes(&self) -> Vec<Option<Cause>> {
+        let uses = self.uses;
+        let mut causes = vec![None; uses.len()];
+        let by_clock = |at: u32| (visitor(&uses.get(at)), (uses.begun_us(at), at));
+        for visits in steps::groups(&mut uses.places(), by_clock) {
+            let mut before = Before::default();
+            for at in visits {
+                let used = uses.get(*at);
+                causes[*at as usize] = used.is_full.then(|| self.cause(*at, &used, &before));
+                before.add(*at, used.ids.application);
+            }
+        }
+        causes
+    }
+
+    fn cause(&self, at: u32, used: &CountedHandshake, before: &Before) -> Cause {
+        let origin = self.origins.get(&at).map(|at| self.uses.get(*at));
+        let answer = self.answers[at as usize];
         match (used.visit.offer, origin) {
-            (Offer::Certain, origin) => self.declined(used, origin),
-            (Offer::SessionOnly, Some(origin)) => self.declined(used, Some(origin)),
+            (Offer::Certain, origin) => declined(used, origin.as_ref(), answer),
+            (Offer::SessionOnly, Some(origin)) => declined(used, Some(&origin), answer),
             (Offer::Nothing, _) => self.not_offered(used, before),
             // In TLS 1.3 the session ID is made up.
             (Offer::SessionOnly, None) if used.protocol.is_1_3() => self.not_offered(used, before),
@@ -244,45 +275,8 @@ impl Found<'_> {
         }
     }
 
-    fn declined(&self, used: &CountedHandshake, origin: Option<&CountedHandshake>) -> Cause {
-        if used.visit.is_of_other_version {
-            return Cause::OtherVersion;
-        }
-        let Some(origin) = origin else { return self.by_answers(used) };
-        let age_us = used.begun_us - origin.done_us;
-        if origin.visit.states_lifetime && age_us > i64::from(origin.lifetime_s) * 1_000_000 {
-            return Cause::Expired;
-        }
-        if origin.visit.version != used.visit.version {
-            return Cause::OtherVersion;
-        }
-        let certificates = [origin.ids.certificate, used.ids.certificate];
-        let differing = [
-            (origin.ids.host != used.ids.host, Cause::OtherAddress),
-            (origin.ids.target != used.ids.target, Cause::OtherName),
-            (
-                !certificates.contains(&NONE) && certificates[0] != certificates[1],
-                Cause::OtherCertificate,
-            ),
-        ];
-        let mut differing = differing.iter().filter(|(differs, _)| *differs);
-        match (differing.next(), differing.next()) {
-            (None, _) => self.by_answers(used),
-            (Some((_, cause)), None) => *cause,
-            (Some(_), Some(_)) => Cause::Several,
-        }
-    }
-
-    fn by_answers(&self, used: &CountedHandshake) -> Cause {
-        match self.answers.get(&used.ids.host) {
-            Some([(1..), _]) => Cause::DeclinedHere,
-            Some([0, (2..)]) => Cause::DeclinedAll,
-            _ => Cause::Declined,
-        }
-    }
-
     fn not_offered(&self, used: &CountedHandshake, before: &Before) -> Cause {
-        let Some(all) = &before.visits else { return Cause::FirstVisit };
+        let Some(all) = before.visits else { return Cause::FirstVisit };
         let Some(own) = before.of(used.ids.application) else {
             return match self.over(all, used) {
                 Some(_) => Cause::OtherApplication,
@@ -290,7 +284,7 @@ impl Found<'_> {
             };
         };
         let Some(before) = self.over(own, used) else { return Cause::Parallel };
-        let age_us = used.begun_us - before.done_us;
+        let age_us = used.begun_us - before.done_us();
         let is_over = age_us > i64::from(before.lifetime_s) * 1_000_000;
         match before.visit.given {
             Given::Nothing => Cause::NothingGiven,
@@ -302,9 +296,39 @@ impl Found<'_> {
     }
 
     /// The last of these handshakes that was over when this one began, or else the first.
-    fn over(&self, visits: &[u32; 2], used: &CountedHandshake) -> Option<&CountedHandshake> {
-        let [first, last] = visits.map(|at| &self.uses[at as usize]);
-        [last, first].into_iter().find(|visit| visit.done_us <= used.begun_us)
+    fn over(&self, visits: [u32; 2], used: &CountedHandshake) -> Option<CountedHandshake> {
+        let [first, last] = visits.map(|at| self.uses.get(at));
+        [last, first].into_iter().find(|visit| visit.done_us() <= used.begun_us)
+    }
+}
+
+/// Returns the cause where a server declined an offer. `answer` is the one by what it did with others.
+fn declined(used: &CountedHandshake, origin: Option<&CountedHandshake>, answer: Cause) -> Cause {
+    if used.visit.is_of_other_version {
+        return Cause::OtherVersion;
+    }
+    let Some(origin) = origin else { return answer };
+    let age_us = used.begun_us - origin.done_us();
+    if origin.visit.states_lifetime && age_us > i64::from(origin.lifetime_s) * 1_000_000 {
+        return Cause::Expired;
+    }
+    if origin.visit.version != used.visit.version {
+        return Cause::OtherVersion;
+    }
+    let certificates = [origin.ids.certificate, used.ids.certificate];
+    let differing = [
+        (origin.ids.host != used.ids.host, Cause::OtherAddress),
+        (origin.ids.target != used.ids.target, Cause::OtherName),
+        (
+            !certificates.contains(&NONE) && certificates[0] != certificates[1],
+            Cause::OtherCertificate,
+        ),
+    ];
+    let mut differing = differing.iter().filter(|(differs, _)| *differs);
+    match (differing.next(), differing.next()) {
+        (None, _) => answer,
+        (Some((_, cause)), None) => *cause,
+        (Some(_), Some(_)) => Cause::Several,
     }
 }
 
@@ -312,58 +336,32 @@ fn visitor(used: &CountedHandshake) -> Visitor {
     (used.ids.client, used.ids.target, used.protocol)
 }
 
-/// The resumed handshakes of a party, and its full ones by cause.
-type Handshakes = (u64, BTreeMap<Cause, u64>);
-
-#[derive(Default)]
-struct Tally {
-    causes: BTreeMap<Cause, (u64, HashSet<u32>, HashSet<u32>)>,
-    /// Resumed handshakes and causes, by server and by client.
-    parties: [HashMap<u32, Handshakes>; 2],
-}
-
-impl Tally {
-    fn resumed(&mut self, used: &CountedHandshake) {
-        for (parties, id) in self.parties.iter_mut().zip([used.ids.host, used.ids.client]) {
-            parties.entry(id).or_default().0 += 1;
+/// Returns how many parties have full handshakes of each cause, and those with most that could have been resumed.
+fn parties(
+    uses: &Uses,
+    causes: &[Option<Cause>],
+    party: impl Fn(&CountedHandshake) -> u32,
+    texts: &InternedTexts,
+    top: usize,
+) -> (BTreeMap<Cause, u64>, Vec<Party>) {
+    let mut counts = BTreeMap::<Cause, u64>::new();
+    let mut best = Best::new(top, Party::order);
+    for handshakes in steps::groups(&mut uses.places(), |at| (party(&uses.get(at)), at)) {
+        let mut own = BTreeMap::<Cause, u64>::new();
+        let of_each = handshakes.iter().map(|at| causes[*at as usize]);
+        of_each.clone().flatten().for_each(|cause| *own.entry(cause).or_default() += 1);
+        own.keys().for_each(|cause| *counts.entry(*cause).or_default() += 1);
+        own.retain(|cause, _| !matches!(cause, Cause::FirstVisit | Cause::Unknown));
+        if !own.is_empty() {
+            best.add(Party {
+                address: texts.get(party(&uses.get(handshakes[0]))).into_owned(),
+                resumed: of_each.filter(Option::is_none).count() as u64,
+                full: own.values().sum(),
+                causes: own,
+            });
         }
     }
-
-    fn full(&mut self, used: &CountedHandshake, cause: Cause) {
-        let (count, servers, clients) = self.causes.entry(cause).or_default();
-        *count += 1;
-        servers.insert(used.ids.host);
-        clients.insert(used.ids.client);
-        if matches!(cause, Cause::FirstVisit | Cause::Unknown) {
-            return;
-        }
-        for (parties, id) in self.parties.iter_mut().zip([used.ids.host, used.ids.client]) {
-            *parties.entry(id).or_default().1.entry(cause).or_default() += 1;
-        }
-    }
-
-    fn finish(self, texts: &InternedTexts, top: usize) -> NotResumed {
-        let counts = self.causes.into_iter().map(|(cause, (handshakes, servers, clients))| {
-            let (servers, clients) = (servers.len() as u64, clients.len() as u64);
-            CauseCount { cause, handshakes, servers, clients }
-        });
-        let mut causes: Vec<CauseCount> = counts.collect();
-        causes.sort_by_key(|count| std::cmp::Reverse(count.handshakes));
-        let [by_server, by_client] = self.parties.map(|parties| {
-            let parties = parties.into_iter().filter(|(_, (_, causes))| !causes.is_empty());
-            let party = |(id, (resumed, causes)): (u32, Handshakes)| Party {
-                address: texts.get(id).into_owned(),
-                resumed,
-                full: causes.values().sum(),
-                causes,
-            };
-            let mut parties: Vec<Party> = parties.map(party).collect();
-            parties.sort_by(Party::order);
-            parties.truncate(top);
-            parties
-        });
-        NotResumed { causes, by_server, by_client }
-    }
+    (counts, best.into_sorted())
 }
 
 impl Party {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::counted::CountedHandshake;
+use super::uses::Uses;
 
 /// The most intervals between the first and the last handshake.
 const MOST_INTERVALS: i64 = 24;
@@ -38,7 +38,7 @@ pub struct Interval {
 }
 
 impl OverTime {
-    pub(super) fn of(uses: &[CountedHandshake]) -> Self {
+    pub(super) fn of(uses: &Uses) -> Self {
         let begun = || uses.iter().map(|used| used.begun_us.div_euclid(1_000_000));
         let (Some(first), Some(last)) = (begun().min(), begun().max()) else {
             return Self::default();

@@ -1,13 +1,14 @@
 //! Services by the applications that use them (paper 004, Fig. 3 and 4).
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::counted::{CountedHandshake, Target};
+use super::best::Best;
+use super::counted::Target;
 use super::interned::InternedTexts;
-use super::steps::StaysFull;
+use super::steps::{self, StaysFull};
+use super::uses::Uses;
 
 /// A server name that applications request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,59 +55,53 @@ impl Service {
     }
 }
 
-#[derive(Debug, Default)]
-struct Tally {
-    applications: HashSet<u32>,
-    by_host: BTreeMap<u32, HashSet<u32>>,
-    handshakes: u64,
-    full: [u64; 3],
-}
-
 /// Returns the number of services, and at most `top` of them with most applications.
 pub(super) fn top(
-    uses: &[CountedHandshake],
+    uses: &Uses,
     stays: &StaysFull,
     texts: &InternedTexts,
     top: usize,
 ) -> (u64, Vec<Service>) {
-    let mut tallies: HashMap<u32, Tally> = HashMap::new();
-    for (at, used) in uses.iter().enumerate() {
+    let mut count = 0;
+    let mut best = Best::new(top, Service::order);
+    let by_host = |at: u32| {
+        let ids = uses.get(at).ids;
+        (ids.target, (ids.host, ids.application))
+    };
+    for handshakes in steps::groups(&mut uses.places(), by_host) {
         // Without a name, an address does not identify a service.
-        let Target::Name(name) = used.ids.target else { continue };
-        let tally = tallies.entry(name).or_default();
-        tally.applications.insert(used.ids.application);
-        tally.by_host.entry(used.ids.host).or_default().insert(used.ids.application);
-        tally.handshakes += 1;
-        let full = [used.is_full, stays.shared_client[at], stays.shared_server[at]];
-        tally.full.iter_mut().zip(full).for_each(|(count, full)| *count += u64::from(full));
+        let Target::Name(name) = uses.get(handshakes[0]).ids.target else { continue };
+        count += 1;
+        best.add(Service::of(&texts.get(name), handshakes, uses, stays, texts));
     }
-    let count = tallies.len() as u64;
-    let mut order: Vec<(u32, Tally)> = tallies.into_iter().collect();
-    let name = |service: u32| texts.get(service);
-    order.sort_by(|(a, one), (b, other)| {
-        let most = other.applications.len().cmp(&one.applications.len());
-        most.then_with(|| name(*a).cmp(&name(*b)))
-    });
-    order.truncate(top);
-    (count, order.iter().map(|(service, tally)| tally.service(&name(*service), texts)).collect())
+    (count, best.into_sorted())
 }
 
-impl Tally {
-    fn service(&self, name: &str, texts: &InternedTexts) -> Service {
-        let host = |(host, applications): (&u32, &HashSet<u32>)| Host {
-            address: texts.get(*host).into_owned(),
-            applications: applications.len() as u64,
-        };
-        let hosts = self.by_host.iter().map(host).collect();
-        let [full_observed, full_shared_client, full_shared_server] = self.full;
-        let mut service = Service {
+impl Service {
+    /// Counts the handshakes of a name, which are sorted by host and application.
+    fn of(
+        name: &str,
+        handshakes: &[u32],
+        uses: &Uses,
+        stays: &StaysFull,
+        texts: &InternedTexts,
+    ) -> Self {
+        let count =
+            |is: &dyn Fn(u32) -> bool| handshakes.iter().filter(|at| is(**at)).count() as u64;
+        let application = |at: &u32| uses.get(*at).ids.application;
+        let hosts = handshakes.chunk_by(|a, b| uses.get(*a).ids.host == uses.get(*b).ids.host);
+        let hosts = hosts.map(|of_host| Host {
+            address: texts.get(uses.get(of_host[0]).ids.host).into_owned(),
+            applications: of_host.chunk_by(|a, b| application(a) == application(b)).count() as u64,
+        });
+        let mut service = Self {
             name: name.to_owned(),
-            applications: self.applications.len() as u64,
-            hosts,
-            handshakes: self.handshakes,
-            full_observed,
-            full_shared_client,
-            full_shared_server,
+            applications: super::distinct(handshakes.iter().map(application)),
+            hosts: hosts.collect(),
+            handshakes: handshakes.len() as u64,
+            full_observed: count(&|at| uses.get(at).is_full),
+            full_shared_client: count(&|at| stays.shared_client[at as usize]),
+            full_shared_server: count(&|at| stays.shared_server[at as usize]),
         };
         service.sort_hosts();
         service

@@ -1,11 +1,12 @@
 //! The paper's rule: a full handshake counts unless its key was seen before.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde::Serialize;
 
-use super::counted::{CountedHandshake, Target};
+use super::counted::{CountedHandshake, Ids, Target};
 use super::interned::{InternedCertificates, InternedTexts, NONE};
+use super::uses::Uses;
 
 /// The number of full handshakes at each step of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -58,7 +59,7 @@ pub(super) struct StaysFull {
 
 impl StaysFull {
     pub(super) fn of(
-        uses: &[CountedHandshake],
+        uses: &Uses,
         certificates: &InternedCertificates,
         texts: &InternedTexts,
     ) -> Self {
@@ -72,7 +73,7 @@ impl StaysFull {
         }
     }
 
-    pub(super) fn counts(&self, uses: &[CountedHandshake]) -> Counts {
+    pub(super) fn counts(&self, uses: &Uses) -> Counts {
         let count = |stay: &[bool]| stay.iter().filter(|stays| **stays).count() as u64;
         Counts {
             handshakes: uses.len() as u64,
@@ -102,12 +103,10 @@ pub(super) fn network(used: &CountedHandshake) -> impl Ord + use<> {
     (used.ids.device, used.ids.network, used.ids.target)
 }
 
-fn first_of<K: Ord>(uses: &[CountedHandshake], key: impl Fn(&CountedHandshake) -> K) -> Vec<bool> {
+fn first_of<K: Ord>(uses: &Uses, key: impl Fn(&CountedHandshake) -> K) -> Vec<bool> {
     let mut stay = vec![false; uses.len()];
-    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
-    for group in groups(&mut order, |at| (key(&uses[at as usize]), at)) {
-        let first = group[0] as usize;
-        stay[first] = uses[first].is_full;
+    for group in groups(&mut uses.places(), |at| (key(&uses.get(at)), at)) {
+        stay[group[0] as usize] = uses.get(group[0]).is_full;
     }
     stay
 }
@@ -124,26 +123,26 @@ pub(super) fn groups<K: Ord, P: Ord>(
 
 /// Like [`network`], but a name also counts as seen once a certificate with that name was seen.
 fn first_of_certificate(
-    uses: &[CountedHandshake],
+    uses: &Uses,
     shared_server: &[bool],
     certificates: &InternedCertificates,
     texts: &InternedTexts,
 ) -> Vec<bool> {
-    let mut covered: HashMap<_, HashSet<&str>> = HashMap::new();
-    let mut told = HashSet::new();
-    let stays = |(used, stays): (&CountedHandshake, &bool)| {
-        let group = (used.ids.device, used.ids.network);
-        let names = covered.entry(group).or_default();
-        let is_covered = match used.ids.target {
-            Target::Name(name) => covers(names, &texts.get(name)),
-            Target::Host(_) => false,
-        };
-        if used.ids.certificate != NONE && told.insert((group, used.ids.certificate)) {
-            names.extend(certificates.names(used.ids.certificate).iter().map(|name| &**name));
+    let mut stay = shared_server.to_vec();
+    let group = |used: &CountedHandshake| (used.ids.device, used.ids.network);
+    for uses_of_group in groups(&mut uses.places(), |at| (group(&uses.get(at)), at)) {
+        let (mut names, mut told) = (HashSet::new(), HashSet::new());
+        for at in uses_of_group {
+            let Ids { target, certificate, .. } = uses.get(*at).ids;
+            if let Target::Name(name) = target {
+                stay[*at as usize] &= !covers(&names, &texts.get(name));
+            }
+            if certificate != NONE && told.insert(certificate) {
+                names.extend(certificates.names(certificate).iter().map(|name| &**name));
+            }
         }
-        *stays && !is_covered
-    };
-    uses.iter().zip(shared_server).map(stays).collect()
+    }
+    stay
 }
 
 /// Returns true if the names contain this one, or a wildcard for it: `*` matches one label (RFC
