@@ -56,12 +56,15 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Reads the metrics at an address. It waits for [`PATIENCE`] at most at a time.
+    /// The longest wait for metrics: a server that was given thousands of connections at once answers after them.
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// Reads the metrics at an address. It waits for [`Self::PATIENCE`] at most at a time.
     pub(crate) fn take(address: SocketAddr) -> Result<Self, Error> {
         let read = || -> io::Result<Self> {
-            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            let mut stream = TcpStream::connect_timeout(&address, Self::PATIENCE)?;
+            stream.set_read_timeout(Some(Self::PATIENCE))?;
+            stream.set_write_timeout(Some(Self::PATIENCE))?;
             stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
             let mut text = String::new();
             stream.take(LONGEST_TEXT_BYTES).read_to_string(&mut text)?;
