@@ -378,10 +378,12 @@ target/peers:
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root aioquic==1.7.2
 	@rm -r $@.part/venv && mv $@.part $@
 
-## pandas, DuckDB and a reader of Zeek's logs, for the tests of captures: nothing is installed.
+## pandas, DuckDB, a reader of Zeek's logs and zeek-cut (by its older name, bro-cut), for the tests of captures: nothing is
+## installed.
 target/readers:
 	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root pandas==3.1.1 duckdb==2.0.1 parsezeeklogs==3.0.1
+	@cd $@.part && apt-get --quiet=2 -o APT::Sandbox::User=root download bro-aux && dpkg-deb --extract bro-aux*.deb zeek
 	@rm -r $@.part/venv && mv $@.part $@
 
 ## Go, of Debian's backports, which runs on any system, for `make test-go`: nothing is installed.

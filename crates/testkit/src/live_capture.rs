@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-use crate::process::{Process, wait_until};
+use crate::process::{Process, status_kib, wait_until};
 use crate::serve::{Server, interrupt};
 use crate::shipped::rejoin;
 
@@ -36,6 +37,8 @@ pub fn in_a_network_of_its_own<T: Send>(run: impl FnOnce() -> T + Send) -> Optio
 pub struct Watched {
     pub captured: [u64; 2],
     pub counted: [u64; 2],
+    /// The most memory of the capture, in KiB.
+    pub peak_kib: u64,
 }
 
 /// A `rejoin capture --list` of loopback that runs.
@@ -79,14 +82,24 @@ impl Listening {
     /// # Panics
     ///
     /// If it lost packets.
-    pub fn end(mut self) -> Vec<Value> {
+    pub fn end(self) -> Vec<Value> {
+        self.end_and_measure().0
+    }
+
+    /// Ends it, and returns all handshakes, and the most memory that it had, in KiB.
+    fn end_and_measure(mut self) -> (Vec<Value>, u64) {
         interrupt(&self.capture);
+        let mut peak_kib = 0;
+        while self.capture.ended().is_none() {
+            peak_kib = status_kib(self.capture.id(), "VmHWM").unwrap_or(0).max(peak_kib);
+            thread::sleep(Duration::from_millis(1));
+        }
         self.reader.join().expect("it reads to the end");
         let mut complaint = String::new();
         let stderr = self.capture.stderr.as_mut().expect("piped");
         stderr.read_to_string(&mut complaint).expect("text");
         assert!(self.capture.wait().success(), "{complaint}");
-        std::mem::take(&mut self.seen.lock().expect("no panic"))
+        (std::mem::take(&mut self.seen.lock().expect("no panic")), peak_kib)
     }
 }
 
@@ -109,7 +122,8 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
     let said = server.stop();
     let counted = ["full", "resumed"].map(|count| said[count].as_u64().unwrap_or_default());
     wait_until("it has read all", || waiting_bytes(listening.capture.id()) == Some(0));
-    Some(Watched { captured: counts(&listening.end(), port), counted })
+    let (seen, peak_kib) = listening.end_and_measure();
+    Some(Watched { captured: counts(&seen, port), counted, peak_kib })
 }
 
 /// True if the process has a packet socket that receives (`R` in `/proc/net/packet`).

@@ -44,7 +44,7 @@ pub(crate) fn against_tshark(Effort { captures, .. }: Effort) -> Option<Found> {
     let theirs = hellos as f64 / seconds;
     let times = rate / theirs;
     let figure = format!("{times:.0} ({rate:.0} against {theirs:.0})");
-    Some(Found { figure, holds: hellos > 0 && times >= 25.0 })
+    Some(Found { figure, holds: hellos > 0 && times >= 50.0 })
 }
 
 /// Median seconds, and handshakes.

@@ -374,6 +374,17 @@ fn each_form_is_read_by_the_programs_for_it() {
     assert!(read["duckdb"][0][2].as_u64() > Some(1_000), "{read}");
     assert_eq!(read["zeek"], serde_json::json!([30, ["int", "bool"], "rejoin.example"]));
     assert_eq!(read["joined"], true);
+    let log = fs::File::open(folder.join("ssl.log")).expect("a log");
+    let mut cut =
+        Command::new(rejoin_testkit::shipped::target().join("readers/zeek/usr/bin/bro-cut"));
+    let cut = cut.args(["server_name", "resumed"]).stdin(log).output().expect("zeek-cut");
+    let lines = text(&cut.stdout);
+    assert_eq!(lines.lines().count(), 30, "{lines}{}", text(&cut.stderr));
+    assert!(lines.lines().all(|line| line.split('\t').next() == Some("rejoin.example")), "{lines}");
+    assert!(
+        lines.lines().all(|line| matches!(line.split('\t').nth(1), Some("F" | "T"))),
+        "{lines}"
+    );
 }
 
 #[test]
@@ -428,7 +439,7 @@ fn a_live_capture_agrees_with_what_the_server_counted() {
             eprintln!("no right to a network of its own, and a packet socket: nothing is captured");
             return;
         };
-        let Watched { captured, counted } = watched;
+        let Watched { captured, counted, .. } = watched;
         assert!(counted.iter().all(|count| *count > 0), "TLS {tls}: {counted:?}");
         assert_eq!(captured, counted, "TLS {tls}");
     }
