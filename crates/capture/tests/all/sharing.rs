@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rejoin_capture::sharing::{Application, Assumptions, Device, Findings, Scope, Sharing};
+use rejoin_capture::sharing::{Application, Assumptions, Cause, Device, Findings, Scope, Sharing};
 use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, Version};
 use rejoin_testkit::made_capture::{Capture, client_hello_with, extension, record};
 
@@ -203,6 +203,87 @@ fn a_copy_by_another_interface_or_nat_counts_once() {
     let replayed = Handshake { t_ch: Some(begun + 60.0), ..translated };
     let found = findings(Scope::default(), &[("one", &[first, replayed])]);
     assert_eq!((found.ideal.handshakes, found.passed_over.copy), (2, 0));
+}
+
+/// Client randoms may repeat, in captures that were made, and be absent.
+#[test]
+fn handshakes_of_one_random_or_of_none_are_told_apart() {
+    let counts = |captures: &[(&str, &[Handshake])]| {
+        let found = findings(Scope::default(), captures);
+        let passed_over = found.passed_over;
+        (found.ideal.handshakes, passed_over.copy, passed_over.duplicate)
+    };
+    let first = full(1, "192.0.2.1", "a.example");
+    let answered = |part| Handshake { sh_random_part: Some(Digest(part)), ..first.clone() };
+    assert_eq!(counts(&[("one", &[first.clone(), answered([9, 8, 7, 6, 5, 4, 3, 2])])]), (2, 0, 0));
+    assert_eq!(counts(&[("one", &[answered([77; 8]), answered([77; 8])])]), (2, 0, 0));
+    let quic = [
+        Handshake { carrier: Carrier::Quic, ..first.clone() },
+        Handshake {
+            carrier: Carrier::Quic,
+            server_ip: "192.0.2.2".parse().unwrap(),
+            ..answered([1; 8])
+        },
+    ];
+    assert_eq!(counts(&[("paths", &quic)]), (1, 0, 1));
+    let silent = Handshake { ch_random: None, ..first };
+    let twice = [silent.clone(), silent];
+    assert_eq!(counts(&[("one", &twice)]), (2, 0, 0));
+    assert_eq!(counts(&[("one", &twice), ("the same", &twice)]), (2, 0, 2));
+}
+
+/// A capture gives handshakes when they end, and those that do not count among the others.
+#[test]
+fn the_order_in_which_handshakes_come_changes_nothing() {
+    let ticket = |number: u8| Some(Digest([number, 1, 2, 3, 4, 5, 6, 7]));
+    let issued = |second: u8, server: &str| Handshake {
+        issued_ticket_len: Some(100),
+        issued_ticket_hash: ticket(second),
+        ticket_issued: Some(true),
+        issued_ticket_lifetime_s: Some(20),
+        ..full(second, server, "a.example")
+    };
+    let offered = |second: u8, server: &str, of: u8| Handshake {
+        offered_ticket_len: Some(100),
+        offered_ticket_hash: ticket(of),
+        ..issued(second, server)
+    };
+    let (here, there) = ("192.0.2.1", "198.51.100.1");
+    let unknown = |second| Handshake { cls: Class::Unknown, ..issued(second, here) };
+    let of_one = [
+        unknown(1),
+        issued(2, here),
+        Handshake { cls: Class::Resumed, ..offered(3, here, 2) },
+        unknown(4),
+        offered(5, there, 2),
+        offered(6, there, 5),
+        offered(40, here, 6),
+    ];
+    let of_other = of_one.clone().map(|handshake| Handshake {
+        ch_random: handshake.ch_random.map(|random| [&random[..], &[1]].concat()),
+        t_ch: handshake.t_ch.map(|begun| begun + 100.0),
+        t_sh: handshake.t_sh.map(|answered| answered + 100.0),
+        t_done: handshake.t_done.map(|done| done + 100.0),
+        ..handshake
+    });
+    let found = |reversed: bool| {
+        let captures = [of_one.clone(), of_other.clone()].map(|mut capture| {
+            if reversed {
+                capture.reverse();
+            }
+            capture
+        });
+        findings(Scope::default(), &[("one", &captures[0]), ("other", &captures[1])])
+    };
+    let in_order = found(false);
+    assert_eq!(in_order, found(true));
+    assert_eq!((in_order.ideal.handshakes, in_order.passed_over.unclassified), (10, 4));
+    let cause = |cause| {
+        let counts = in_order.not_resumed.causes.iter();
+        counts.filter(|count| count.cause == cause).map(|count| count.handshakes).sum::<u64>()
+    };
+    let causes = [Cause::OtherAddress, Cause::DeclinedAll, Cause::Expired].map(cause);
+    assert_eq!(causes, [2, 2, 2], "{:?}", in_order.not_resumed.causes);
 }
 
 #[test]
