@@ -1,14 +1,27 @@
 //! The frames of a capture, and what happens to them between a network and an analyst.
 
+use crate::tunnels::{TUNNELS, tunnelled};
+
 /// A captured frame.
 #[derive(Clone)]
 pub(crate) struct Frame {
-    link: u32,
-    time_ns: u64,
+    pub(crate) link: u32,
+    pub(crate) time_ns: u64,
     /// The captured bytes.
-    data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// The length on the wire.
-    length: u32,
+    pub(crate) length: u32,
+    /// Its number in the whole capture, from 1.
+    pub(crate) number: u64,
+    /// True while all of its bytes are there.
+    pub(crate) is_whole: bool,
+}
+
+impl Frame {
+    fn new(link: u32, time_ns: u64, data: &[u8], length: u32, before: &[Self]) -> Self {
+        let number = before.len() as u64 + 1;
+        Self { link, time_ns, data: data.to_vec(), length, number, is_whole: true }
+    }
 }
 
 /// A generator of random numbers (xorshift64*).
@@ -39,9 +52,12 @@ fn named(name: String, apply: impl Fn(&[Frame], &mut Random) -> Vec<Frame> + 'st
     Transform { name, apply: Box::new(apply) }
 }
 
-/// All kinds of damage: more than a hundred.
+/// All kinds of damage, more than a hundred, and tunnels, which damage nothing.
 pub(crate) fn all() -> Vec<Transform> {
     let mut all = Vec::new();
+    for tunnel in TUNNELS {
+        all.push(named(format!("in {}", tunnel.0), move |frames, _| tunnelled(frames, tunnel)));
+    }
     for percent in [1, 2, 5, 10, 15, 20, 30, 40, 50] {
         for seed in 0..3 {
             all.push(named(format!("loss of {percent} %, {seed}"), move |frames, random| {
@@ -129,7 +145,10 @@ fn runs_lost(frames: &[Frame], random: &mut Random, run: u64) -> Vec<Frame> {
 
 fn snapped(frames: &[Frame], snap: usize) -> Vec<Frame> {
     let mut frames = frames.to_vec();
-    frames.iter_mut().for_each(|frame| frame.data.truncate(snap));
+    for frame in &mut frames {
+        frame.is_whole &= frame.data.len() <= snap;
+        frame.data.truncate(snap);
+    }
     frames
 }
 
@@ -169,7 +188,7 @@ fn copied(frames: &[Frame], random: &mut Random, percent: u64, by_nat: bool) -> 
 }
 
 /// The first byte of the IP packet in a frame.
-fn ip_at(frame: &Frame) -> Option<usize> {
+pub(crate) fn ip_at(frame: &Frame) -> Option<usize> {
     let at = match frame.link {
         1 => {
             let kind = frame.data.get(12..14)?;
@@ -241,7 +260,7 @@ fn pcap(capture: &[u8], word: fn([u8; 4]) -> u32, unit_ns: u64) -> Option<Vec<Fr
             break;
         };
         let time_ns = u64::from(word(at)?) * 1_000_000_000 + u64::from(word(at + 4)?) * unit_ns;
-        frames.push(Frame { link, time_ns, data: data.to_vec(), length: word(at + 12)? });
+        frames.push(Frame::new(link, time_ns, data, word(at + 12)?, &frames));
         at += 16 + captured as usize;
     }
     Some(frames)
@@ -266,7 +285,7 @@ fn pcapng(capture: &[u8]) -> Option<Vec<Frame>> {
                 let link = *links.get(interface as usize)?;
                 // The resolution is taken for microseconds: only the order counts.
                 let time_ns = (u64::from(high) << 32 | u64::from(low)).saturating_mul(1_000);
-                frames.push(Frame { link, time_ns, data: data.to_vec(), length });
+                frames.push(Frame::new(link, time_ns, data, length, &frames));
             }
             _ => {}
         }

@@ -19,6 +19,7 @@ mod quic;
 mod sharing;
 mod streams;
 mod transforms;
+mod tunnels;
 
 use rejoin_testkit::memory::Counting;
 

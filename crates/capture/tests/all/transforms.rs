@@ -4,7 +4,7 @@
 //! `cargo test -p rejoin-capture --test all transforms -- --ignored --nocapture` applies a hundred
 //! transforms to all captures and prints the shares of what is unknown.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use rejoin_capture::{Analyser, Class, Handshake, Limits};
@@ -21,6 +21,9 @@ struct Outcome {
     certain: usize,
     found: usize,
     known: usize,
+    /// Those that a perfect reader could know: found to be full or resumed, or with the frames of both hellos and of the
+    /// message that decides.
+    knowable: usize,
     wrong: Vec<String>,
 }
 
@@ -58,25 +61,27 @@ fn run(is_wanted: impl Fn(usize, usize) -> bool) {
             },
         ) {
             let mut random = Random(place as u64 + 1);
-            compare(
-                &truth,
-                &analyse(&(transform.apply)(&frames, &mut random)),
-                outcome,
-                &name,
-                transform,
-            );
+            let damaged = (transform.apply)(&frames, &mut random);
+            let found = analyse(&damaged);
+            compare(&truth, &found, outcome, &name, transform);
+            outcome.knowable += knowable(&truth, &found, &damaged);
         }
     }
     let mut wrong = 0;
     for (transform, outcome) in transforms.iter().zip(&outcomes) {
-        let Outcome { certain, found, known, .. } = outcome;
-        let unknown = 100.0 * (1.0 - *known as f64 / (*certain).max(1) as f64);
+        let Outcome { certain, found, known, knowable, .. } = outcome;
+        let without = |known: usize| 100.0 * (1.0 - known as f64 / (*certain).max(1) as f64);
         eprintln!(
-            "{:28} {certain:6} {found:6} {known:6} {unknown:6.1} {:4}",
+            "{:28} {certain:6} {found:6} {known:6} {:6.1} {:6.1} {:4}",
             transform.name,
+            without(*known),
+            without(*knowable),
             outcome.wrong.len()
         );
         wrong += outcome.wrong.len();
+        if transform.name.starts_with("in ") {
+            assert_eq!(known, certain, "{}: nothing is missing in a tunnel", transform.name);
+        }
     }
     let shown = outcomes.iter().flat_map(|outcome| &outcome.wrong).take(SHOWN);
     shown.for_each(|wrong| eprintln!("{wrong}"));
@@ -128,6 +133,22 @@ fn compare(
             outcome.wrong.push(told);
         }
     }
+}
+
+/// Counts the handshakes that a perfect reader could know.
+fn knowable(truth: &[Handshake], found: &[Handshake], damaged: &[Frame]) -> usize {
+    let whole: HashSet<u64> =
+        damaged.iter().filter(|frame| frame.is_whole).map(|frame| frame.number).collect();
+    let known: HashSet<_> = found.iter().filter(|it| is_known(it)).map(key).collect();
+    let is_there = |frame: Option<u64>| frame.is_none_or(|frame| whole.contains(&frame));
+    let is_knowable = |truth: &&Handshake| {
+        let Handshake { frame_ch, frame_sh, proof_frame, .. } = **truth;
+        let (client, server, random) = key(truth);
+        known.contains(&(client, server, random))
+            || known.contains(&(client, server, None))
+            || [frame_ch, frame_sh, proof_frame].into_iter().all(is_there)
+    };
+    truth.iter().filter(|handshake| is_known(handshake)).filter(is_knowable).count()
 }
 
 fn agrees(truth: &Handshake, found: &Handshake) -> bool {
