@@ -1,11 +1,12 @@
 //! Access logs that real servers write under real clients, and what `rejoin plan` makes of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -108,11 +109,18 @@ impl Device {
     }
 }
 
-/// Connects to a port on loopback from this address.
+/// Connects to a port on loopback from this address, and from a port that no connection before had: a log tells
+/// connections apart by it.
 fn from_address(address: Ipv4Addr, port: u16) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let made = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&made, &SocketAddrV4::new(address, 0)).expect("an address of loopback");
+    use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket};
+    static USED: Mutex<BTreeSet<SocketAddrV4>> = Mutex::new(BTreeSet::new());
+    let bound = || {
+        let made = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&made, &SocketAddrV4::new(address, 0)).expect("an address of loopback");
+        let own = getsockname(&made).expect("its address").try_into().expect("of IPv4");
+        USED.lock().expect("no panic").insert(own).then_some(made)
+    };
+    let made = std::iter::repeat_with(bound).flatten().next().expect("a port is left");
     connect(&made, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("a connection");
     let stream = TcpStream::from(made);
     stream.set_nodelay(true).expect("a socket");
