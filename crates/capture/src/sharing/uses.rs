@@ -162,8 +162,9 @@ impl Uses {
         }
         self.rows.truncate(kept);
         for seen in &mut self.seen {
-            let mut left = begin(seen, first);
-            for from in left..seen.len() {
+            let begin = begin(seen, first);
+            let mut left = begin;
+            for from in begin..seen.len() {
                 let (at, hash) = seen[from];
                 if let Some(place) = places[at as usize - first] {
                     seen[left] = (place, hash);
