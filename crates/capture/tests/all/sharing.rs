@@ -230,6 +230,7 @@ fn handshakes_of_one_random_or_of_none_are_told_apart() {
     let twice = [silent.clone(), silent];
     assert_eq!(counts(&[("one", &twice)]), (2, 0, 0));
     assert_eq!(counts(&[("one", &twice), ("the same", &twice)]), (2, 0, 2));
+    assert_eq!(counts(&[("a part", &twice[..1]), ("all", &twice)]), (2, 0, 1));
 }
 
 /// A capture gives handshakes when they end, and those that do not count among the others.
