@@ -36,7 +36,7 @@ struct Row {
 struct Kind {
     /// `None` if it is the client's address.
     application: Option<u32>,
-    /// The same.
+    /// `None` if it is the client's address.
     device: Option<u32>,
     host: u32,
     target: Target,

@@ -21,8 +21,8 @@ const LEAST_PERCENT: f64 = 99.0;
 const FACTOR: u32 = TURN_S;
 /// On OpenSSL 3 it refuses some tickets of the key that it has: docs/keys.md.
 const APACHE: &str = "apache";
-/// The longest time for all rotations, which take 17 minutes. On a busy machine an agent takes some for two turns: a millisecond is
-/// a third of a second to it.
+/// The longest time for all rotations, which take 17 minutes. On a busy machine some take two turns: by the agents' clock a
+/// millisecond is a third of a second, and their lookups time out.
 const LONGEST: Duration = Duration::from_secs(50 * 60);
 const STEP: Duration = Duration::from_millis(20);
 

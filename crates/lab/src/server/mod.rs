@@ -56,7 +56,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The longest wait for metrics: a server that was given thousands of connections at once answers after them.
+    /// The longest wait for metrics: a server that got thousands of connections at once serves those first.
     const PATIENCE: Duration = Duration::from_secs(120);
 
     /// Reads the metrics at an address. It waits for [`Self::PATIENCE`] at most at a time.
