@@ -83,8 +83,8 @@ impl Library {
         let mut path = path()?;
         if !self.is_needed {
             path.set_file_name(self.name);
-            if !path.exists() {
-                debug(&format!("directly: there is no {}", path.display()));
+            if let Err(error) = path.metadata() {
+                debug(&format!("directly: {}: {error}", path.display()));
                 return None;
             }
         }

@@ -121,7 +121,7 @@ impl Apt<'_> {
             apt.args(words).current_dir(root.join("here")).env("APT_CONFIG", root.join("apt.conf"));
             apt.env("LC_ALL", "C").stdin(Stdio::null());
             if self.is_with {
-                apt.env("LD_PRELOAD", library("librejoin_preload.so"));
+                apt.env("LD_PRELOAD", self.managed.file("libraries/librejoin_preload.so"));
                 apt.env("REJOIN_MANAGER", self.managed.socket()).env("REJOIN_DEBUG", "1");
                 apt.env("REJOIN_PATIENCE_MS", "20000");
             }
@@ -179,6 +179,12 @@ fn apt_updates_downloads_and_installs() {
     {
         eprintln!("skipped: apt-get (needs root, and Debian)");
         return;
+    }
+    // The project may lie where apt's user does not get to.
+    let libraries = managed.file("libraries");
+    fs::create_dir(&libraries).expect("a folder");
+    for name in ["librejoin_preload.so", "librejoin_gnutls.so"] {
+        fs::copy(library(name), format!("{libraries}/{name}")).expect("a file");
     }
     // As the system's manager listens, which serves every user.
     let everybody = fs::Permissions::from_mode(0o666);
