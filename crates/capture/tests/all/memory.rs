@@ -105,9 +105,9 @@ fn fragments_that_wait_for_ever_are_bounded() {
     assert!(peak <= 4 * limits.fragment_bytes, "{peak}");
 }
 
-/// The most memory, in bytes, that a handshake takes until it is counted, of a capture with a quarter of a million.
+/// The most memory, in bytes, that a handshake takes until it is counted, of a capture with 65,536.
 fn peak_bytes_each(change: impl Fn(u32, &mut Handshake)) -> usize {
-    const HANDSHAKES: u32 = 1 << 18;
+    const HANDSHAKES: u32 = 1 << 16;
     let peak = memory::peak_bytes(|| {
         let mut sharing = Sharing::new(Scope::default(), Networks::default());
         sharing.begin("a capture");
