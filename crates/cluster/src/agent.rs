@@ -96,7 +96,7 @@ impl Agent {
         let store = Store::open_for_cluster(folder, &name, Some(&cache), secret.ids())?;
         let store = Arc::new(store);
         Self::be_the_only_one(&store)?;
-        mailbox(&store).set_deadline(settings.deadline());
+        mailbox(&store).set_deadline(settings.deadline(), settings.deadline_ms.is_none());
         let record = RingRecord::open(&settings.key_file, secret, &settings.name)?;
         let (accepts_older_ring, health) = (false, Arc::<Health>::default());
         health.note_rekey_step(secret.step());

@@ -64,9 +64,9 @@ pub struct Settings {
     /// The capacity of the machine's cache.
     #[serde(deserialize_with = "parsed")]
     pub capacity: Capacity,
-    /// The longest wait of a handshake for a session, in milliseconds.
-    #[serde(default = "deadline_ms")]
-    pub deadline_ms: u64,
+    /// The longest wait of a handshake for a session, in milliseconds. If there is none, a handshake waits for no longer than
+    /// answers usually take, and for [`Mailbox::DEADLINE`](rejoin_store::Mailbox::DEADLINE) at most.
+    pub deadline_ms: Option<u64>,
     /// The time for which a ticket key encrypts.
     #[serde(default, deserialize_with = "optional")]
     pub rotate_every: Option<Seconds>,
@@ -121,7 +121,7 @@ impl Settings {
         settings.access().check().map_err(&wrong)?;
         settings.check_sites().map_err(&wrong)?;
         settings.bounds().check()?;
-        if !(1..=Self::MOST_DEADLINE_MS).contains(&settings.deadline_ms) {
+        if settings.deadline_ms.is_some_and(|ms| !(1..=Self::MOST_DEADLINE_MS).contains(&ms)) {
             let most = Self::MOST_DEADLINE_MS;
             return Err(wrong(format!("deadline_ms: give 1 to {most}")));
         }
@@ -165,7 +165,7 @@ impl Settings {
 
     /// Returns the longest wait of a handshake.
     pub fn deadline(&self) -> Duration {
-        Duration::from_millis(self.deadline_ms)
+        self.deadline_ms.map_or(rejoin_store::Mailbox::DEADLINE, Duration::from_millis)
     }
 
     /// Returns the bounds of the sessions in Valkey.
@@ -243,10 +243,6 @@ impl Settings {
 
 fn folder() -> PathBuf {
     Store::FOLDER.into()
-}
-
-fn deadline_ms() -> u64 {
-    rejoin_store::Mailbox::DEADLINE.as_millis() as u64
 }
 
 fn parsed<'de, D: Deserializer<'de>, T>(from: D) -> Result<T, D::Error>

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rejoin_cache::SessionId;
 use rustix::thread::futex;
 
+use crate::answer_time::AnswerTime;
 use crate::mapping::Shared;
 
 /// A thread that waits for an answer.
@@ -28,7 +29,7 @@ pub(crate) struct Desk {
     pub(crate) beat_ms: AtomicU64,
     closed_until_ms: AtomicU64,
     late_in_a_row: AtomicU32,
-    unused: AtomicU32,
+    answer_time: AnswerTime,
     pub(crate) asked: AtomicU64,
     pub(crate) fetched: AtomicU64,
     pub(crate) late: AtomicU64,
@@ -90,7 +91,7 @@ impl Desk {
 
     /// Opens the desk: the cause of late answers is over.
     pub(crate) fn reopen(&self) {
-        self.was_in_time();
+        self.late_in_a_row.store(0, Ordering::Relaxed);
         self.closed_until_ms.store(0, Ordering::Relaxed);
     }
 
@@ -115,6 +116,13 @@ impl Desk {
         })
     }
 
+    /// Sets the longest wait, and whether askers wait for no longer than answers usually take.
+    pub(crate) fn set_deadline(&self, deadline: Duration, follows_answers: bool) {
+        let us = deadline.min(Self::MOST_WAIT).as_micros() as u32;
+        self.deadline_us.store(us, Ordering::Relaxed);
+        self.answer_time.follow(follows_answers);
+    }
+
     fn deadline(&self) -> Duration {
         match self.deadline_us.load(Ordering::Relaxed) {
             0 => Self::DEADLINE,
@@ -133,17 +141,26 @@ impl Desk {
         }
     }
 
-    /// Waits for the answer, and returns the state of the turn: [`ASKED`] if none came in time.
-    pub(crate) fn wait(&self, asker: Asker) -> u32 {
+    /// Waits for the answer, and returns the state of the turn: [`ASKED`] if none came in time. A late one may close the desk. A `take` is waited for until
+    /// the deadline, because its session is in no other place meanwhile; anything else for as long as answers usually take.
+    pub(crate) fn wait(&self, asker: Asker, take: bool, now_ms: u64) -> u32 {
         let word = &self.seats[asker.seat as usize].word;
         let began = Instant::now();
-        let until = began + self.deadline();
+        let deadline = self.deadline();
+        let most = if take { deadline } else { self.answer_time.wait(deadline) };
         loop {
             let now = word.load(Ordering::Acquire);
-            let left = until.saturating_duration_since(Instant::now());
+            let waited = began.elapsed();
+            let left = most.saturating_sub(waited);
             if now != asker.word || left.is_zero() {
-                Patience::used(began.elapsed());
-                return if now & !STATE == asker.word & !STATE { now & STATE } else { ASKED };
+                Patience::used(waited);
+                let is_mine = now & !STATE == asker.word & !STATE;
+                let state = if is_mine { now & STATE } else { ASKED };
+                match state {
+                    ASKED => self.was_late(now_ms, most, deadline),
+                    _ => self.was_in_time(waited),
+                }
+                return state;
             }
             let left = left.try_into().ok();
             let _ = futex::wait(word, futex::Flags::empty(), asker.word, left.as_ref());
@@ -166,12 +183,19 @@ impl Desk {
         }
     }
 
-    pub(crate) fn was_in_time(&self) {
+    fn was_in_time(&self, waited: Duration) {
+        self.answer_time.note(waited);
         self.late_in_a_row.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn was_late(&self, now_ms: u64) {
+    /// Notes that no answer came in a wait of `most`. Only one that lasted until the deadline counts towards closing the desk:
+    /// a shorter one lengthens the next.
+    fn was_late(&self, now_ms: u64, most: Duration, deadline: Duration) {
         count(&self.late);
+        self.answer_time.note(2 * most);
+        if most < deadline {
+            return;
+        }
         let late = self.late_in_a_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if let Some(times) = late.checked_sub(Self::MOST_LATE) {
             let closed_for_ms = Self::CLOSED_FOR_MS << times.min(5);

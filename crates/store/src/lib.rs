@@ -28,6 +28,7 @@
 //! own bytes are as trustworthy as the memory they lie in, unless the caller seals them
 //! ([`rejoin_cache::IdSeal::seal_value`]); but none is found under another id or in another context.
 
+mod answer_time;
 mod certainty;
 mod clock;
 mod desk;

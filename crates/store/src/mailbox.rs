@@ -5,8 +5,8 @@
 //! letter holds an id and never a session: the agent finds sessions in the cache. Servers load no network
 //! client and hold no password. An agent that is gone, stopped or slow costs them only the sessions of the cluster.
 //!
-//! **Patience.** An asker waits for [`Mailbox::MOST_WAIT`] at most, and never longer than the agent sets. The desk
-//! closes when three askers in a row waited in vain, for a second at first and half a minute at last. It also closes
+//! **Patience.** An asker waits for [`Mailbox::MOST_WAIT`] at most, and never longer than the agent sets or, if the agent
+//! wants that, than answers usually take. The desk closes when three askers in a row waited in vain until the deadline, for a second at first and half a minute at last. It also closes
 //! when the agent reports that Valkey does not answer, or shows no sign of life. An absent id is not asked for
 //! again for a few seconds.
 //!
@@ -122,17 +122,13 @@ impl Mailbox {
         let says = if take { Says::Taken(asker) } else { Says::Wanted(asker) };
         let posted = self.post(desk, &Letter { id: *id, context, says });
         count(if posted { &desk.asked } else { &desk.dropped });
-        let answer = if posted { desk.wait(asker) } else { ASKED };
+        let answer = if posted { desk.wait(asker, take, now_ms) } else { ASKED };
         let is_certain = desk.is_certain(asker);
         desk.stand_up(asker);
         match answer {
             FETCHED => count(&desk.fetched),
             NOT_THERE => desk.note_absent(id, now_ms),
-            _ if posted => desk.was_late(now_ms),
             _ => {}
-        }
-        if answer == FETCHED || answer == NOT_THERE {
-            desk.was_in_time();
         }
         match (answer, is_certain) {
             (FETCHED, true) => Asked::Certain,
@@ -184,10 +180,9 @@ impl Mailbox {
         desk.beat_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Sets the longest that askers wait from now on.
-    pub fn set_deadline(&self, deadline: Duration) {
-        let us = deadline.min(Self::MOST_WAIT).as_micros() as u32;
-        self.desk().deadline_us.store(us, Ordering::Relaxed);
+    /// Sets the longest that askers wait from now on; with `follows_answers` no longer than answers usually take.
+    pub fn set_deadline(&self, deadline: Duration, follows_answers: bool) {
+        self.desk().set_deadline(deadline, follows_answers);
     }
 
     /// Returns the current state.

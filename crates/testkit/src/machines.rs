@@ -30,7 +30,8 @@ pub struct Plan {
     pub agents: bool,
     /// The capacity of each machine's cache.
     pub capacity: &'static str,
-    pub deadline_ms: u64,
+    /// The agents' `deadline_ms`, if they have one.
+    pub deadline_ms: Option<u64>,
 }
 
 impl Plan {
@@ -43,7 +44,7 @@ impl Plan {
             tickets: false,
             agents: true,
             capacity: "1MiB",
-            deadline_ms: 50,
+            deadline_ms: Some(50),
         }
     }
 }
@@ -292,9 +293,10 @@ impl Machine {
         // A machine records beside its key file what it has seen.
         let key_file = site.file("cluster.key");
         fs::copy(cluster.key_file(), &key_file).expect("copied");
+        let deadline = deadline_ms.map(|ms| format!("deadline_ms = {ms}\n")).unwrap_or_default();
         let settings = format!(
             "name = \"web\"\n{}\nkey_file = {key_file:?}\ncache = {:?}\n\
-             folder = {caches:?}\ncapacity = {capacity:?}\ndeadline_ms = {deadline_ms}\n{}\n\
+             folder = {caches:?}\ncapacity = {capacity:?}\n{deadline}{}\n\
              [sessions]\nmost = 200000\nbytes = \"256MiB\"\nshards = {SHARDS}\n",
             cluster.place(),
             site.cache,

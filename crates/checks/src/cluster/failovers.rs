@@ -94,7 +94,7 @@ fn machines(name: &'static str, valkeys: &Valkeys) -> Option<Cluster> {
         tickets: false,
         agents: true,
         capacity: "4MiB",
-        deadline_ms: 5,
+        deadline_ms: None,
     })?;
     match valkeys {
         Valkeys::Watched(watched) => {

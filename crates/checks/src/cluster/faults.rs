@@ -121,7 +121,7 @@ impl World {
         tickets: false,
         agents: true,
         capacity: "4MiB",
-        deadline_ms: DEADLINE_MS,
+        deadline_ms: None,
     };
 
     /// One Valkey.

@@ -36,7 +36,7 @@ fn replace(effort: Effort, name: &'static str, tickets: bool) -> Option<Found> {
         tickets,
         agents: true,
         capacity: "4MiB",
-        deadline_ms: 5,
+        deadline_ms: None,
     })?;
     let load = Load::on(&cluster, Load::DOUBLE);
     thread::sleep(2 * SECOND);

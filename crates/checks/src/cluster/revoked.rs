@@ -132,7 +132,7 @@ fn start() -> Option<Cluster> {
         tickets: true,
         agents: true,
         capacity: "1MiB",
-        deadline_ms: 5,
+        deadline_ms: None,
     })
 }
 

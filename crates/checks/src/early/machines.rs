@@ -73,7 +73,7 @@ impl Machines {
             tickets: false,
             agents: true,
             capacity: "4MiB",
-            deadline_ms: 50,
+            deadline_ms: Some(50),
         };
         let mut cluster = Cluster::without_machines(plan)?;
         cluster.server_settings = format!("early_data = {setting}");

@@ -114,7 +114,7 @@ fn what_is_missed_is_fetched_and_what_is_nowhere_is_asked_for_once() {
     let folder = crate::folder();
     with_agent(&folder, Duration::ZERO, || {
         let store = servers(&folder);
-        mailbox(&store).set_deadline(Mailbox::MOST_WAIT);
+        mailbox(&store).set_deadline(Mailbox::MOST_WAIT, false);
         let tiered = Tiered::new(Arc::clone(&store));
         assert!((0..20).all(|number| found(&tiered, number) == (number % 2 == 0)));
         let before = mailbox(&store).facts();
@@ -196,7 +196,7 @@ fn many_ask_at_once_and_each_has_its_own_answer() {
     let folder = crate::folder();
     let (missed, facts) = with_agent(&folder, Duration::ZERO, || {
         let store = servers(&folder);
-        mailbox(&store).set_deadline(Mailbox::MOST_WAIT);
+        mailbox(&store).set_deadline(Mailbox::MOST_WAIT, false);
         let missed = AtomicU64::new(0);
         thread::scope(|scope| {
             for of in 0..4 {
