@@ -15,7 +15,7 @@ use rejoin_testkit::process::{Signal, assert_has_no_rights, wait_for, wait_until
 use rejoin_testkit::site::{Client, Versions};
 
 fn plan(name: &'static str, machines: usize, tickets: bool) -> Plan {
-    let (servers, capacity, deadline_ms) = (&[NGINX, HAPROXY], "1MiB", 50);
+    let (servers, capacity, deadline_ms) = (&[NGINX, HAPROXY], "1MiB", Some(50));
     Plan { name, servers, machines, tickets, agents: true, capacity, deadline_ms }
 }
 

@@ -40,7 +40,7 @@ frontend tls
 
 /// Starts Valkey, with a cluster's key and settings.
 fn cluster(name: &'static str) -> Option<Cluster> {
-    let (servers, capacity, deadline_ms) = (&[], "1MiB", 50);
+    let (servers, capacity, deadline_ms) = (&[], "1MiB", Some(50));
     let plan =
         Plan { name, servers, machines: 0, tickets: true, agents: false, capacity, deadline_ms };
     let cluster = Cluster::without_machines(plan)?;
