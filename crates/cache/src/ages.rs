@@ -1,22 +1,31 @@
 //! Ages in bins: the time since a client was last heard of, in multiples of its interval.
 //!
-//! Each pair of a trust and an octave of intervals has a row of bins. Clients about which nothing
-//! is known have one more row, with a bin for every class of age.
+//! Clients that keep an interval have a row of bins for each trust and two octaves of intervals. Those that keep none have a row for
+//! each rhythm and six octaves of mean gaps. Clients about which nothing is known have one more row, with a bin for every class
+//! of age.
 
 use std::ops::Range;
 
 use crate::expectation::Expectation;
+use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
 
-/// Octaves of intervals.
-pub(crate) const OCTAVES: usize = 32;
+/// Pairs of octaves of intervals.
+pub(crate) const OCTAVES: usize = 16;
 /// The interval assumed for clients about which nothing is known: 65 s.
 pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
 /// Bins in the row of clients about which nothing is known: one for every class of age.
 pub(crate) const UNKNOWN_BINS: usize = IntervalClass::COUNT;
-/// Bins in every other row.
+/// Bins in a row of clients that keep an interval, or of which one gap is known.
 pub(crate) const BINS: usize = 64;
-pub(crate) const ALL_BINS: usize = UNKNOWN_BINS + 4 * OCTAVES * BINS;
+/// Those kinds of clients: one gap known, confirmed, claimed, kept.
+pub(crate) const KEPT: usize = 4;
+/// Bins in a row of clients that keep none: two to the octave, for eight octaves below the mean gap and above.
+pub(crate) const LOOSE_BINS: usize = 32;
+/// Sixes of octaves of mean gaps.
+pub(crate) const LOOSE_OCTAVES: usize = 5;
+const FIRST_LOOSE: usize = UNKNOWN_BINS + KEPT * OCTAVES * BINS;
+pub(crate) const ALL_BINS: usize = FIRST_LOOSE + Rhythm::COUNT * LOOSE_OCTAVES * LOOSE_BINS;
 
 /// Bins of ages, by how many classes (eighths of an octave) they are above or below the interval's.
 /// Within an octave of the interval they are as fine as the classes. Below, where clients that come
@@ -61,23 +70,26 @@ const BIN_OF: [u8; 449] = {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Row {
     Unknown,
-    /// By trust, then by octave.
-    Known(usize),
+    /// By trust, then by pair of octaves.
+    Kept(usize),
+    /// By rhythm, then by six octaves.
+    Loose(usize),
 }
 
 pub(crate) fn rows() -> impl Iterator<Item = Row> {
-    std::iter::once(Row::Unknown).chain((0..4 * OCTAVES).map(Row::Known))
+    let kept = (0..KEPT * OCTAVES).map(Row::Kept);
+    let loose = (0..Rhythm::COUNT * LOOSE_OCTAVES).map(Row::Loose);
+    std::iter::once(Row::Unknown).chain(kept).chain(loose)
 }
 
 impl Row {
     pub(crate) fn bins(self) -> Range<usize> {
-        match self {
-            Self::Unknown => 0..UNKNOWN_BINS,
-            Self::Known(row) => {
-                let start = UNKNOWN_BINS + row * BINS;
-                start..start + BINS
-            }
-        }
+        let (start, bins) = match self {
+            Self::Unknown => (0, UNKNOWN_BINS),
+            Self::Kept(row) => (UNKNOWN_BINS + row * BINS, BINS),
+            Self::Loose(row) => (FIRST_LOOSE + row * LOOSE_BINS, LOOSE_BINS),
+        };
+        start..start + bins
     }
 
     /// The age at which a bin begins, in multiples of the interval.
@@ -85,15 +97,16 @@ impl Row {
         if bin == 0 {
             return 0.0;
         }
+        let eighths = |classes: i32| {
+            f64::from(8 + classes.rem_euclid(8)) / 8.0 * power_of_two(classes.div_euclid(8))
+        };
         match self {
             Self::Unknown => {
                 let before = IntervalClass((bin - 1).min(224) as u8);
                 f64::from(before.upper_bound_ticks()) / UNKNOWN_TICKS as f64
             }
-            Self::Known(_) => {
-                let before = first_apart(bin as i32) - 1;
-                f64::from(8 + before.rem_euclid(8)) / 8.0 * power_of_two(before.div_euclid(8))
-            }
+            Self::Kept(_) => eighths(first_apart(bin as i32) - 1),
+            Self::Loose(_) => eighths(4 * (bin as i32 - LOOSE_BINS as i32 / 2) - 1),
         }
     }
 
@@ -113,11 +126,18 @@ fn power_of_two(exponent: i32) -> f64 {
 #[inline]
 pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
     let age = IntervalClass::holding(Interval::from_ticks(age_ticks));
-    if expected == Expectation::UNKNOWN {
+    if expected.is_unknown() {
         return usize::from(age.0);
     }
-    let row = usize::from(expected.trust as u8) * OCTAVES + usize::from(expected.class.0) / 8;
-    let apart = 224 + usize::from(age.0) - usize::from(expected.class.0.min(224));
+    let class = expected.class.0.min(224);
+    if expected.is_irregular() {
+        let apart = i32::from(age.0) - i32::from(class);
+        let bin = (apart.div_euclid(4) + LOOSE_BINS as i32 / 2).clamp(0, LOOSE_BINS as i32 - 1);
+        let row = usize::from(expected.rhythm.0 - 1) * LOOSE_OCTAVES + usize::from(class) / 48;
+        return FIRST_LOOSE + row * LOOSE_BINS + bin as usize;
+    }
+    let row = expected.trust as usize * OCTAVES + usize::from(class) / 16;
+    let apart = 224 + usize::from(age.0) - usize::from(class);
     UNKNOWN_BINS + row * BINS + usize::from(BIN_OF[apart])
 }
 
@@ -142,23 +162,32 @@ mod tests {
         }
         assert_eq!(usize::from(BIN_OF[224]), ON_TIME);
         let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
-        assert!(starts(Row::Known(0), BINS + 1).is_sorted_by(|a, b| a < b));
+        assert!(starts(Row::Kept(0), BINS + 1).is_sorted_by(|a, b| a < b));
+        assert!(starts(Row::Loose(0), LOOSE_BINS + 1).is_sorted_by(|a, b| a < b));
         assert!(starts(Row::Unknown, 226)[1..].is_sorted_by(|a, b| a < b));
     }
 
     #[test]
     fn an_age_is_within_its_bin() {
-        for class in (64..=224).step_by(5) {
-            let known = Expectation { trust: Trust::Kept, class: IntervalClass(class) };
-            let row = usize::from(known.trust as u8) * OCTAVES + usize::from(class) / 8;
+        let of = |class: u8| Expectation::new(Trust::Kept, IntervalClass(class));
+        let loose =
+            |class| Expectation { trust: Trust::Loose, rhythm: Rhythm::new(1, 5), ..of(class) };
+        let all = (64..=224).step_by(5).flat_map(|class| [of(class), loose(class)]);
+        for known in all {
+            let (class, bins) =
+                (usize::from(known.class.0), if known.is_irregular() { LOOSE_BINS } else { BINS });
+            let row = match known.is_irregular() {
+                true => Row::Loose(usize::from(known.rhythm.0 - 1) * LOOSE_OCTAVES + class / 48),
+                false => Row::Kept(usize::from(known.trust as u8) * OCTAVES + class / 16),
+            };
             for age_class in 8..=224 {
                 for age_ticks in [ticks_of(age_class - 1) + 1, ticks_of(age_class)] {
                     // Classes and bins divide an octave evenly, each from a border of its own.
                     let age = f64::from(age_ticks) / f64::from(known.class.upper_bound_ticks());
-                    let (row, eighth) = (Row::Known(row), 9.0 / 8.0);
+                    let eighth = 9.0 / 8.0;
                     let bin = bin_of(known, age_ticks) - row.bins().start;
                     assert!(row.start(bin) < age * eighth, "{age_ticks} in {bin} of {known:?}");
-                    let last = bin == BINS - 1;
+                    let last = bin == bins - 1;
                     assert!(last || age <= row.end(bin) * eighth, "{age_ticks}: {bin}, {known:?}");
                     let (row, age) = (Row::Unknown, f64::from(age_ticks) / UNKNOWN_TICKS as f64);
                     let bin = bin_of(Expectation::UNKNOWN, age_ticks);

@@ -126,7 +126,9 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         let (mut before, mut at) = (NONE, first);
         while at != NONE {
             let slot = self.meet(at, "in a list")?;
-            if slot.earlier != before || slot.expected().index() != list {
+            if slot.earlier != before
+                || !slot.expected().is_irregular() && slot.expected().index() != list
+            {
                 return Err(Inconsistency::List { list, slot: at });
             }
             self.session(at, slot)?;

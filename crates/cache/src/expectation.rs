@@ -1,6 +1,6 @@
 //! An expectation of a client's return: the interval it keeps, and how far that is trusted.
 
-use crate::history::History;
+use crate::history::{History, Rhythm};
 use crate::interval::{Interval, IntervalClass};
 use crate::settings::Prediction;
 
@@ -8,7 +8,7 @@ use crate::settings::Prediction;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Trust {
-    /// The interval is the client's last gap; nothing else supports it.
+    /// The interval is the mean of the client's gaps; nothing else supports it.
     Loose,
     /// The client's last two gaps agree.
     Confirmed,
@@ -26,15 +26,22 @@ pub struct Expectation {
     pub trust: Trust,
     /// The interval at which it is expected.
     pub class: IntervalClass,
+    /// How it comes, if it keeps no interval.
+    pub rhythm: Rhythm,
 }
 
 impl Expectation {
     /// The expectation of a client about which nothing is known.
-    pub const UNKNOWN: Self = Self { trust: Trust::Loose, class: IntervalClass(0) };
+    pub const UNKNOWN: Self = Self::new(Trust::Loose, IntervalClass(0));
     /// The expectation of a session that will not come back: the unused sibling of another (TLS 1.3).
-    pub const NEVER: Self = Self { trust: Trust::Loose, class: IntervalClass(255) };
+    pub const NEVER: Self = Self::new(Trust::Loose, IntervalClass(255));
     /// The number of expectations.
     pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
+
+    /// Makes the expectation of a client that keeps this interval.
+    pub const fn new(trust: Trust, class: IntervalClass) -> Self {
+        Self { trust, class, rhythm: Rhythm::NONE }
+    }
 
     /// Predicts from the hint as far as it is believed, or else from the client's history. Where
     /// only hints count and there is none, returns the caller's `otherwise`.
@@ -57,7 +64,7 @@ impl Expectation {
     /// Expects a client at this interval, whatever the source.
     #[inline]
     pub fn every(interval: Interval) -> Self {
-        Self { trust: Trust::Loose, class: IntervalClass::holding(interval) }
+        Self::new(Trust::Loose, IntervalClass::holding(interval))
     }
 
     /// Returns when a client last seen at `seen_ms` is expected, on the same clock; `None` if never.
@@ -68,9 +75,13 @@ impl Expectation {
     /// Predicts from the client's own past.
     #[inline]
     pub fn learned(history: History) -> Self {
-        let Some((interval, confirmed)) = history.interval() else { return Self::UNKNOWN };
-        let trust = if confirmed { Trust::Confirmed } else { Trust::Loose };
-        Self { trust, class: IntervalClass::holding(interval) }
+        match history.class() {
+            None => Self::UNKNOWN,
+            Some((class, true)) => Self::new(Trust::Confirmed, class),
+            Some((class, false)) => {
+                Self { rhythm: history.rhythm(), ..Self::new(Trust::Loose, class) }
+            }
+        }
     }
 
     /// Predicts from the application's hint as far as the client's past supports it: no client is
@@ -79,7 +90,25 @@ impl Expectation {
     pub fn hinted(history: History, hint: Interval) -> Self {
         let interval = history.least().map_or(hint, |least| least.max(hint));
         let trust = if history.keeps(interval) { Trust::Kept } else { Trust::Claimed };
-        Self { trust, class: IntervalClass::holding(interval) }
+        Self::new(trust, IntervalClass::holding(interval))
+    }
+
+    /// Returns true if nothing is known about the client: [`Self::UNKNOWN`].
+    #[inline]
+    pub(crate) fn is_unknown(self) -> bool {
+        self.index() == Self::UNKNOWN.index()
+    }
+
+    /// Returns true if the session will not come back: [`Self::NEVER`].
+    #[inline]
+    pub(crate) fn is_never(self) -> bool {
+        self.class.0 == Self::NEVER.class.0
+    }
+
+    /// Returns true if the client keeps no interval, and more than one gap of it is known.
+    #[inline]
+    pub(crate) fn is_irregular(self) -> bool {
+        self.rhythm != Rhythm::NONE
     }
 
     /// Returns its place among all [`Self::COUNT`].
@@ -88,8 +117,15 @@ impl Expectation {
         usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
     }
 
-    /// Returns the expectation of an index; the inverse of [`Self::index`]. Only the lowest ten bits
-    /// count.
+    /// Returns the expectation of an index and a history; the inverse of [`Self::index`]. Only the lowest ten bits count.
+    #[inline]
+    pub(crate) fn of_index(index: usize, history: History) -> Self {
+        let expected = Self::from_index(index);
+        let keeps_none = expected.trust == Trust::Loose && (1..=224).contains(&expected.class.0);
+        Self { rhythm: if keeps_none { history.rhythm() } else { Rhythm::NONE }, ..expected }
+    }
+
+    /// Returns the expectation of an index. Only the lowest ten bits count.
     #[inline]
     pub(crate) fn from_index(index: usize) -> Self {
         let trust = match index >> 8 & 3 {
@@ -98,7 +134,7 @@ impl Expectation {
             2 => Trust::Claimed,
             _ => Trust::Kept,
         };
-        Self { trust, class: IntervalClass(index as u8) }
+        Self::new(trust, IntervalClass(index as u8))
     }
 }
 
@@ -111,7 +147,7 @@ mod tests {
         for index in 0..Expectation::COUNT {
             assert_eq!(Expectation::from_index(index).index(), index);
         }
-        let minute = Expectation { trust: Trust::Confirmed, class: IntervalClass(8 * 10 + 15) };
+        let minute = Expectation::new(Trust::Confirmed, IntervalClass(8 * 10 + 15));
         assert_eq!(Expectation::from_index(minute.index()), minute);
     }
 
@@ -121,7 +157,7 @@ mod tests {
         let hinted = |gaps: &[u32], hint: Interval| {
             let mut history = History::default();
             gaps.iter().for_each(|&gap| history.record(gap));
-            let Expectation { trust, class } = Expectation::hinted(history, hint);
+            let Expectation { trust, class, .. } = Expectation::hinted(history, hint);
             (trust, class)
         };
         let holding = |ticks| IntervalClass::holding(Interval::from_ticks(ticks));

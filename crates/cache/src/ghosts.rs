@@ -1,14 +1,15 @@
 //! Ghosts: clients whose session was evicted or refused. A client that comes back soon after is
 //! counted as wanted, and its history is known when its next session is stored.
 //!
-//! A ghost takes eight bytes: 16 bits of the id's hash, 24 of the time the client was seen, 10 of
-//! its expectation, 13 of its history. Eight share a cache line, chosen by hash; when it is full,
+//! A ghost takes eight bytes: 16 bits of the id's hash, 20 of the time the client was seen, 8 of the interval that the application
+//! gave, 20 of its history. Eight share a cache line, chosen by hash; when it is full,
 //! the ghost worth least makes way. If one client is mistaken for another (once in ten thousand
 //! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
 //! nothing else.
 
 use crate::History;
-use crate::expectation::Expectation;
+use crate::expectation::{Expectation, Trust};
+use crate::interval::IntervalClass;
 
 /// The number of ghosts in a cache line.
 const GHOSTS: usize = 8;
@@ -34,46 +35,55 @@ pub(crate) struct Ghost {
 }
 
 const TAG_SHIFT: u32 = 48;
-const SEEN_SHIFT: u32 = 24;
-const SEEN_MASK: u64 = (1 << 24) - 1;
-const EXPECTED_SHIFT: u32 = 13;
-const HISTORY_MASK: u32 = (1 << 13) - 1;
-/// Ticks in the unit of [`SEEN_MASK`]: 16 ms, so that the field wraps after three days.
-const UNIT_TICKS: u32 = 4;
+const SEEN_SHIFT: u32 = 28;
+const SEEN_MASK: u64 = (1 << 20) - 1;
+const HINT_SHIFT: u32 = 20;
+const HISTORY_MASK: u32 = (1 << 20) - 1;
+/// Ticks in the unit of [`SEEN_MASK`]: 256 ms, so that the field wraps after three days.
+const UNIT_TICKS: u32 = 64;
 
 impl Ghost {
     fn packed(&self, now: u32) -> u64 {
-        let known = (self.expected.index() as u32) << EXPECTED_SHIFT | self.history.coarse();
+        let hint = match self.expected.trust {
+            Trust::Claimed | Trust::Kept => self.expected.class.0,
+            Trust::Loose | Trust::Confirmed => 0,
+        };
+        let known = u64::from(hint) << HINT_SHIFT | u64::from(self.history.coarse());
         let seen = units(now.saturating_sub(self.age_ticks));
-        u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | u64::from(known)
+        u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | known
     }
 
     fn unpacked(packed: u64, now: u32) -> Self {
-        let known = packed as u32;
+        let history = History::from_coarse(packed as u32 & HISTORY_MASK);
         let age = units(now).wrapping_sub(packed >> SEEN_SHIFT) & SEEN_MASK;
-        Self {
-            tag: (packed >> TAG_SHIFT) as u16,
-            age_ticks: age as u32 * UNIT_TICKS,
-            expected: Expectation::from_index((known >> EXPECTED_SHIFT) as usize),
-            history: History::from_coarse(known & HISTORY_MASK),
-        }
+        let expected = match (packed >> HINT_SHIFT) as u8 {
+            0 => Expectation::learned(history),
+            hint => Expectation::hinted(history, IntervalClass(hint).interval()),
+        };
+        let (tag, age_ticks) = ((packed >> TAG_SHIFT) as u16, age as u32 * UNIT_TICKS);
+        Self { tag, age_ticks, expected, history }
     }
 }
 
 /// Remembers a client. Returns the ghost that had to make way, which is the client itself if there
-/// is no place at all.
+/// is no place at all. `watch` is told of one that stays.
 pub(crate) fn add(
     sets: &mut [GhostSet],
     hash: u64,
     now: u32,
     ghost: &Ghost,
     worth: impl Fn(&Ghost) -> u64,
+    watch: impl FnOnce(&Ghost),
 ) -> Option<Ghost> {
     let Some(GhostSet(ghosts)) = set_of(sets, hash) else { return Some(*ghost) };
     let worth_of =
         |place: u64| if place == 0 { 0 } else { 1 + worth(&Ghost::unpacked(place, now)) };
-    let least = ghosts.iter_mut().min_by_key(|place| worth_of(**place))?;
-    let before = std::mem::replace(least, ghost.packed(now));
+    let least = (0..GHOSTS).min_by_key(|at| worth_of(ghosts[*at]))?;
+    let other = ghosts[(least + 1) % GHOSTS];
+    if other != 0 {
+        watch(&Ghost::unpacked(other, now));
+    }
+    let before = std::mem::replace(&mut ghosts[least], ghost.packed(now));
     (before != 0).then(|| Ghost::unpacked(before, now))
 }
 
@@ -108,32 +118,52 @@ mod tests {
         Ghost { tag: tag(client << 32), age_ticks, expected, history }
     }
 
-    fn younger(ghost: &Ghost) -> u64 {
-        u64::from(u32::MAX - ghost.age_ticks)
+    fn add(set: &mut [GhostSet], client: u64, now: u32, ghost: &Ghost) -> Option<Ghost> {
+        let younger = |ghost: &Ghost| u64::from(u32::MAX - ghost.age_ticks);
+        super::add(set, client << 32, now, ghost, younger, |_| {})
     }
 
     #[test]
     fn the_least_makes_way() {
-        let mut sets = [GhostSet([0; 8])];
-        let ages = [20, 80, 40, 60, 8, 72, 32, 48];
+        let mut set = [GhostSet([0; 8])];
+        let ages = [20, 80, 40, 60, 8, 72, 32, 48].map(|age| age * UNIT_TICKS);
+        let now = 100 * UNIT_TICKS;
         for (client, age) in (1..).zip(ages) {
-            assert_eq!(add(&mut sets, client << 32, 100, &ghost(client, age), younger), None);
+            assert_eq!(add(&mut set, client, now, &ghost(client, age)), None);
         }
-        let lost = add(&mut sets, 9 << 32, 100, &ghost(9, 76), younger);
-        assert_eq!(lost, Some(ghost(2, 80)));
-        let lost = add(&mut sets, 10 << 32, 100, &ghost(10, 0), younger);
-        assert_eq!(lost, Some(ghost(9, 76)), "the newcomer may have been seen before any other");
-        assert_eq!(take(&mut sets, 2 << 32, 104), None);
-        assert_eq!(take(&mut sets, 3 << 32, 104), Some(ghost(3, 44)));
-        assert_eq!(take(&mut sets, 3 << 32, 104), None);
+        let lost = add(&mut set, 9, now, &ghost(9, 76 * UNIT_TICKS));
+        assert_eq!(lost, Some(ghost(2, 80 * UNIT_TICKS)));
+        let lost = add(&mut set, 10, now, &ghost(10, 0));
+        let newcomer = Some(ghost(9, 76 * UNIT_TICKS));
+        assert_eq!(lost, newcomer, "the newcomer may have been seen before any other");
+        assert_eq!(take(&mut set, 2 << 32, now), None);
+        let later = now + 4 * UNIT_TICKS;
+        assert_eq!(take(&mut set, 3 << 32, later), Some(ghost(3, 44 * UNIT_TICKS)));
+        assert_eq!(take(&mut set, 3 << 32, later), None);
+    }
+
+    #[test]
+    fn a_ghost_is_given_back_as_it_was_remembered() {
+        let mut history = History::default();
+        [15_000, 15_000, 4_000].into_iter().for_each(|gap| history.record(gap));
+        let history = History::from_coarse(history.coarse());
+        let hint = IntervalClass(90);
+        for expected in
+            [Expectation::learned(history), Expectation::hinted(history, hint.interval())]
+        {
+            let mut set = [GhostSet([0; 8])];
+            let remembered = Ghost { expected, history, ..ghost(1, 3 * UNIT_TICKS) };
+            add(&mut set, 1, 9 * UNIT_TICKS, &remembered);
+            assert_eq!(take(&mut set, 1 << 32, 9 * UNIT_TICKS), Some(remembered));
+        }
     }
 
     #[test]
     fn time_may_wrap() {
-        let mut sets = [GhostSet([0; 8])];
+        let mut set = [GhostSet([0; 8])];
         let last = (SEEN_MASK as u32) * UNIT_TICKS;
-        add(&mut sets, 1 << 32, last, &ghost(1, 0), younger);
-        let ghost = take(&mut sets, 1 << 32, last + 400).expect("there");
-        assert_eq!(ghost.age_ticks, 400);
+        add(&mut set, 1, last, &ghost(1, 0));
+        let ghost = take(&mut set, 1 << 32, last + 100 * UNIT_TICKS).expect("there");
+        assert_eq!(ghost.age_ticks, 100 * UNIT_TICKS);
     }
 }

@@ -1,82 +1,210 @@
 //! The history of a client's own past visits.
 
-use crate::interval::{Gap, Interval, TICK_MS};
+use crate::interval::{Interval, IntervalClass, TICK_MS};
 
-/// The last two gaps between a client's visits: four bytes that travel with the client, from a
-/// consumed TLS 1.3 ticket to its successor and from an evicted session to the next one.
+/// The gaps between a client's visits: the last two, the mean of all, their number, and how often they differ. These four bytes
+/// travel with the client, from a consumed TLS 1.3 ticket to its successor and from an evicted session to the next one.
+///
+/// From the lowest bit: the classes of the last gap and of the one before, eight bits each, zero if there is none; the mean of the
+/// classes, ten bits in quarters, in which each gap weighs as much as any of the last sixteen; the number of gaps, four bits, 15
+/// at most; and two bits of doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub struct History {
-    gap: Gap,
-    gap_before: Gap,
+#[repr(transparent)]
+pub struct History(u32);
+
+/// The rhythm of a client that keeps no interval: how far its last gap is from its mean one, and how many gaps are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Rhythm(pub(crate) u8);
+
+impl Rhythm {
+    /// The rhythm of a client of which one gap is known, or none.
+    pub const NONE: Self = Self(0);
+    /// The number of rhythms, without that one.
+    pub(crate) const COUNT: usize = (2 * Self::OCTAVES_APART as usize + 1) * Self::COUNTS as usize;
+    const OCTAVES_APART: i32 = 2;
+    /// Numbers of gaps that are told apart: two, up to four, up to eight, more.
+    const COUNTS: u32 = 4;
+
+    /// Makes the rhythm of a client whose last gap is so many octaves longer than its mean one, of so many gaps. Two octaves and
+    /// more are the same, as are more than eight gaps.
+    #[inline]
+    pub fn new(octaves: i32, gaps: u32) -> Self {
+        if gaps < 2 {
+            return Self::NONE;
+        }
+        let apart = octaves.clamp(-Self::OCTAVES_APART, Self::OCTAVES_APART) + Self::OCTAVES_APART;
+        let counts = (gaps - 1).ilog2().min(Self::COUNTS - 1);
+        Self((1 + apart as u32 * Self::COUNTS + counts) as u8)
+    }
 }
 
 impl History {
     /// The length of a history outside the cache.
     pub const BYTES: usize = 4;
+    const MEAN_SHIFT: u32 = 16;
+    const MEAN_MASK: u32 = (1 << 10) - 1;
+    const COUNT_SHIFT: u32 = 26;
+    const MOST_COUNTED: u32 = 15;
+    const DOUBT_SHIFT: u32 = 30;
+    const MOST_DOUBT: u32 = 3;
+    const MOST_WEIGHT: u32 = 16;
+    const LONGEST_CLASS: u32 = 224;
 
     /// Returns the bytes for a place where the client itself keeps them, such as an encrypted ticket.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        bytemuck::cast([self.gap.to_le_bytes(), self.gap_before.to_le_bytes()])
+        self.0.to_le_bytes()
     }
 
     /// Reads a history. Any bytes are one: a gap longer than 49 days becomes one of 49 days.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let [gap, gap_before]: [[u8; 2]; 2] = bytemuck::cast(bytes);
-        Self { gap: Gap::from_le_bytes(gap), gap_before: Gap::from_le_bytes(gap_before) }
+        let read = u32::from_le_bytes(bytes);
+        let (mean, count) = (read >> Self::MEAN_SHIFT & Self::MEAN_MASK, read >> Self::COUNT_SHIFT);
+        let (gap, before) = (read & 0xff, read >> 8 & 0xff);
+        let doubt = read >> Self::DOUBT_SHIFT;
+        Self::within_bounds(gap, before, mean, count & Self::MOST_COUNTED, doubt)
+    }
+
+    fn within_bounds(gap: u32, before: u32, mean: u32, count: u32, doubt: u32) -> Self {
+        if gap == 0 {
+            return Self::default();
+        }
+        let [gap, before] = [gap, before].map(|gap| gap.min(Self::LONGEST_CLASS));
+        Self::of(gap, before, mean.clamp(4, 4 * Self::LONGEST_CLASS), count.max(1), doubt)
+    }
+
+    fn of(gap: u32, before: u32, mean: u32, count: u32, doubt: u32) -> Self {
+        Self(
+            gap | before << 8
+                | mean << Self::MEAN_SHIFT
+                | count << Self::COUNT_SHIFT
+                | doubt << Self::DOUBT_SHIFT,
+        )
+    }
+
+    fn gap(self) -> u32 {
+        self.0 & 0xff
+    }
+
+    fn gap_before(self) -> u32 {
+        self.0 >> 8 & 0xff
+    }
+
+    /// The mean class of the gaps, in quarters.
+    fn mean(self) -> u32 {
+        self.0 >> Self::MEAN_SHIFT & Self::MEAN_MASK
+    }
+
+    /// One for each gap that did not agree with the one before, less two for each that did. A client that keeps no interval has
+    /// two gaps that agree by chance, now and then.
+    fn doubt(self) -> u32 {
+        self.0 >> Self::DOUBT_SHIFT
+    }
+
+    fn count(self) -> u32 {
+        self.0 >> Self::COUNT_SHIFT & Self::MOST_COUNTED
     }
 
     /// Adds a visit that came `ticks` after the last. If the client's two gaps agree and it was then
     /// away for more than three of them, it has begun a new run of visits: the absence says nothing
     /// about its habit and is not recorded.
+    #[inline]
     pub(crate) fn record(&mut self, ticks: u32) {
-        if let Some(habit) = self.habit()
-            && u64::from(ticks) > 3 * u64::from(habit)
-        {
+        let (gap, count) = (self.gap(), self.count());
+        if self.has_habit() && u64::from(ticks) > 3 * u64::from(ticks_of(gap)) {
             return;
         }
-        self.gap_before = self.gap;
-        self.gap = Gap::from_ticks(ticks);
+        let class = u32::from(IntervalClass::holding(Interval::from_ticks(ticks.max(1))).0);
+        let apart = 4 * class as i32 - self.mean() as i32;
+        let mean = self.mean() as i32 + share(apart, count.min(Self::MOST_WEIGHT - 1) as usize);
+        let doubt = match gap > 0 && !agree(ticks_of(class), ticks_of(gap)) {
+            true => (self.doubt() + 1).min(Self::MOST_DOUBT),
+            false => self.doubt().saturating_sub(2),
+        };
+        *self = Self::of(class, gap, mean as u32, (count + 1).min(Self::MOST_COUNTED), doubt);
     }
 
-    /// Returns the interval that the client keeps, and whether its last two gaps agree on it. If
-    /// they do not, the interval is the last gap.
+    /// Returns the interval that the client keeps, and whether it does. If its gaps differ, the interval is the mean one.
+    #[inline]
     pub fn interval(self) -> Option<(Interval, bool)> {
-        let gap = self.gap.ticks()?;
-        let agreed = self.gap_before.ticks().filter(|before| agree(gap, *before));
-        Some((Interval::from_ticks(agreed.map_or(gap, |before| before.max(gap))), agreed.is_some()))
+        let (class, confirmed) = self.class()?;
+        Some((class.interval(), confirmed))
+    }
+
+    /// Returns the class of the same.
+    #[inline]
+    pub(crate) fn class(self) -> Option<(IntervalClass, bool)> {
+        if self.gap() == 0 {
+            return None;
+        }
+        let has_habit = self.has_habit();
+        let class =
+            if has_habit { self.gap().max(self.gap_before()) } else { self.mean().div_ceil(4) };
+        Some((IntervalClass(class as u8), has_habit))
+    }
+
+    /// Returns how the client comes, if it keeps no interval.
+    #[inline]
+    pub(crate) fn rhythm(self) -> Rhythm {
+        let octaves = (4 * self.gap() as i32 - self.mean() as i32 + 16).div_euclid(32);
+        Rhythm::new(octaves, self.count())
     }
 
     /// Returns the shorter of the known gaps, which a hint may not undercut. This stops a client
     /// from gaining a place with the claim to be back sooner than it ever was.
     #[inline]
     pub(crate) fn least(self) -> Option<Interval> {
-        let gap = self.gap.ticks()?;
-        Some(Interval::from_ticks(self.gap_before.ticks().map_or(gap, |before| gap.min(before))))
+        let gaps = [self.gap(), self.gap_before()].into_iter().filter(|gap| *gap > 0);
+        gaps.min().map(|class| IntervalClass(class as u8).interval())
     }
 
     /// Returns true if one of the last two gaps agrees with an interval.
     #[inline]
     pub(crate) fn keeps(self, interval: Interval) -> bool {
-        let gaps = [self.gap.ticks(), self.gap_before.ticks()];
-        gaps.into_iter().flatten().any(|gap| agree(gap, interval.ticks()))
+        let gaps = [self.gap(), self.gap_before()];
+        gaps.into_iter().any(|gap| gap > 0 && agree(ticks_of(gap), interval.ticks()))
     }
 
-    /// Packs the last gap, and whether the one before agrees, into thirteen bits.
+    /// Packs the last gap, whether the one before agrees, the mean and the number into twenty bits.
     pub(crate) fn coarse(self) -> u32 {
-        u32::from(self.habit().is_some()) << 12 | self.gap.coarse()
+        self.gap() | u32::from(self.has_habit()) << 8 | (self.mean() / 8) << 9 | self.count() << 16
     }
 
     pub(crate) fn from_coarse(coarse: u32) -> Self {
-        let gap = Gap::from_coarse(coarse);
-        Self { gap, gap_before: if coarse >> 12 & 1 == 1 { gap } else { Gap::default() } }
+        let gap = coarse & 0xff;
+        let before = if coarse >> 8 & 1 == 1 { gap } else { 0 };
+        let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
+        Self::within_bounds(gap, before, mean, count, u32::from(before == 0))
     }
 
-    /// Returns the gap of a client whose last two gaps agree.
-    fn habit(self) -> Option<u32> {
-        let (gap, before) = (self.gap.ticks()?, self.gap_before.ticks()?);
-        agree(gap, before).then_some(gap)
+    /// Returns true if the last two gaps agree, and not by chance.
+    #[inline]
+    fn has_habit(self) -> bool {
+        let (gap, before) = (self.gap(), self.gap_before());
+        gap > 0 && before > 0 && self.doubt() == 0 && agree(ticks_of(gap), ticks_of(before))
     }
+}
+
+/// Returns what a gap `apart` from the mean of so many others moves it: one of so many and one parts, rounded, half of one away from
+/// zero.
+#[inline]
+fn share(apart: i32, others: usize) -> i32 {
+    /// 2²⁰ / (2 × parts), rounded up: exact for all that two classes can be apart.
+    const RECIPROCALS: [u32; History::MOST_WEIGHT as usize] = {
+        let mut reciprocals = [0; History::MOST_WEIGHT as usize];
+        let mut at = 0;
+        while at < reciprocals.len() {
+            reciprocals[at] = (1_u32 << 20).div_ceil(2 * (at as u32 + 1));
+            at += 1;
+        }
+        reciprocals
+    };
+    let halves = 2 * apart.unsigned_abs() + others as u32 + 1;
+    let share = (u64::from(halves) * u64::from(RECIPROCALS[others])) >> 20;
+    share as i32 * apart.signum()
+}
+
+fn ticks_of(class: u32) -> u32 {
+    IntervalClass(class as u8).interval().ticks()
 }
 
 /// Returns true if a gap is within a fifth of the interval and half a second.
@@ -100,11 +228,44 @@ mod tests {
         let steady = history(&[15_000, 15_010]);
         assert_eq!(history(&[15_000, 15_010, 690_000]), steady);
         assert_ne!(history(&[15_000, 15_010, 30_000]), steady);
-        assert_eq!(
-            history(&[15_000, 15_010]).interval(),
-            Some((Interval::from_ticks(15_008), true))
-        );
+        assert_eq!(steady.interval(), Some((Interval::from_ticks(15_360), true)));
         assert_eq!(history(&[15_000, 690_000]).interval().map(|(_, agreed)| agreed), Some(false));
+        // A run's end before the habit was known does not stand in its way for long.
+        assert!(history(&[15_000, 690_000, 15_000, 15_000]).has_habit());
+    }
+
+    #[test]
+    fn a_share_is_rounded() {
+        for (apart, others) in (-896..=896).flat_map(|apart| (0..16).map(move |of| (apart, of))) {
+            let exact = (f64::from(apart) / (others + 1) as f64).round();
+            assert_eq!(f64::from(share(apart, others)), exact, "{apart} of {others}");
+        }
+    }
+
+    #[test]
+    fn gaps_that_agree_by_chance_are_no_habit() {
+        let by_chance = [1_000, 9_000, 300, 20_000, 20_000];
+        assert!(!history(&by_chance).has_habit());
+        let (_, confirmed) = history(&by_chance).interval().expect("gaps");
+        assert!(!confirmed);
+        assert!(history(&[&by_chance[..], &[20_000; 2]].concat()).has_habit());
+    }
+
+    #[test]
+    fn a_rhythm_is_the_last_gap_from_the_mean_and_how_many_there_are() {
+        let mean = |gaps: &[u32]| history(gaps).class().expect("gaps").0;
+        let of_four = mean(&[1_024, 4_096, 1_024, 4_096]);
+        assert!(of_four.0.abs_diff(IntervalClass::holding(Interval::from_ticks(2_048)).0) <= 1);
+        assert_eq!(history(&[1_024]).rhythm(), Rhythm::NONE);
+        assert_eq!(history(&[1_024, 4_096]).rhythm(), Rhythm::new(1, 2));
+        assert_eq!(history(&[1_024, 4_096, 1_024, 4_096]).rhythm(), Rhythm::new(1, 4));
+        assert_eq!(history(&[4_096, 1_024, 4_096, 1_024]).rhythm(), Rhythm::new(-1, 3));
+        let long = [&[1_024, 9_000].repeat(20)[..], &[1 << 20]].concat();
+        assert_eq!(history(&long).rhythm(), Rhythm::new(9, 99));
+        let all = (-9..9).flat_map(|octaves| (0..20).map(move |gaps| Rhythm::new(octaves, gaps)));
+        let all: std::collections::BTreeSet<_> = all.collect();
+        assert_eq!(all.len(), 1 + Rhythm::COUNT);
+        assert!(all.iter().all(|rhythm| usize::from(rhythm.0) <= Rhythm::COUNT));
     }
 
     #[test]
@@ -113,21 +274,32 @@ mod tests {
             let before = history(gaps);
             assert_eq!(History::from_bytes(before.to_bytes()), before, "{gaps:?}");
         }
-        assert_eq!(history(&[1, 2]).to_bytes(), [2, 0, 1, 0]);
-        let longest = history(&[u32::MAX, 1, u32::MAX]);
-        assert_eq!(
-            History::from_bytes([0xff; 4]).interval(),
-            longest.interval().map(|(i, _)| (i, true))
-        );
+        assert_eq!(history(&[1]).to_bytes(), [1, 0, 4, 4]);
+        assert_eq!(history(&[0; 20]).to_bytes(), [1, 1, 4, 60]);
+    }
+
+    #[test]
+    fn any_bytes_are_a_history() {
+        for bytes in (0..=u32::MAX).step_by(65_521).map(u32::to_le_bytes).chain([[0xff; 4]]) {
+            let mut history = History::from_bytes(bytes);
+            let known = history.class().is_some();
+            assert!(known != (history == History::default()), "{bytes:?}");
+            assert!(history.class().is_none_or(|(class, _)| (1..=224).contains(&class.0)));
+            assert!(usize::from(history.rhythm().0) <= Rhythm::COUNT);
+            history.record(77);
+            assert!(history.class().is_some());
+        }
     }
 
     #[test]
     fn a_ghost_remembers_the_habit() {
-        for gaps in [&[15_000][..], &[15_000, 15_000], &[15_000, 30_000], &[]] {
+        for gaps in [&[15_000][..], &[15_000, 15_000], &[15_000, 30_000], &[], &[1, u32::MAX, 1]] {
             let before = history(gaps);
             let after = History::from_coarse(before.coarse());
-            assert_eq!(after.habit().is_some(), before.habit().is_some(), "{gaps:?}");
+            assert!(before.coarse() < 1 << 20);
+            assert_eq!(after.has_habit(), before.has_habit(), "{gaps:?}");
             assert_eq!(after.interval().is_some(), before.interval().is_some(), "{gaps:?}");
+            assert_eq!(after.coarse(), before.coarse(), "{gaps:?}");
         }
     }
 }

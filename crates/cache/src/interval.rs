@@ -76,52 +76,6 @@ const UPPER_BOUNDS_TICKS: [u32; IntervalClass::COUNT] = {
     bounds
 };
 
-/// A gap between two visits in 16 bits, with eleven bits of precision; zero is "not known".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(transparent)]
-pub(crate) struct Gap(u16);
-
-impl Gap {
-    const PRECISION: u32 = 11;
-    const COARSER: u32 = 4;
-
-    /// Makes a gap of ticks, rounded down; no gap is shorter than a tick.
-    pub(crate) fn from_ticks(ticks: u32) -> Self {
-        let ticks = ticks.clamp(1, LONGEST_TICKS);
-        let exponent = ticks.ilog2().saturating_sub(Self::PRECISION);
-        let mantissa = (ticks >> exponent) & ((1 << (Self::PRECISION + 1)) - 1);
-        Self(((exponent << Self::PRECISION) + mantissa) as u16)
-    }
-
-    pub(crate) fn to_le_bytes(self) -> [u8; 2] {
-        self.0.to_le_bytes()
-    }
-
-    /// Reads a gap. Any bytes are one: bytes that no gap has become the longest gap.
-    pub(crate) fn from_le_bytes(bytes: [u8; 2]) -> Self {
-        Self(u16::from_le_bytes(bytes).min(Self::from_ticks(LONGEST_TICKS).0))
-    }
-
-    /// Packs the gap into twelve bits, with seven of precision, and 64 ms at the least.
-    pub(crate) fn coarse(self) -> u32 {
-        let code = u32::from(self.0);
-        (code >> Self::COARSER).max(u32::from(code != 0))
-    }
-
-    pub(crate) fn from_coarse(coarse: u32) -> Self {
-        Self(((coarse & 0xfff) << Self::COARSER) as u16)
-    }
-
-    pub(crate) fn ticks(self) -> Option<u32> {
-        let code = u32::from(self.0);
-        if code == 0 {
-            return None;
-        }
-        let exponent = (code >> Self::PRECISION).saturating_sub(1);
-        Some((code - (exponent << Self::PRECISION)) << exponent)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,17 +96,5 @@ mod tests {
             assert_eq!(IntervalClass::holding(class.interval()), class);
         }
         assert_eq!(IntervalClass::holding(Interval(LONGEST_TICKS)).0, 224);
-    }
-
-    #[test]
-    fn a_gap_keeps_eleven_bits() {
-        assert_eq!(Gap::default().ticks(), None);
-        for ticks in (1..20_000).chain((1..LONGEST_TICKS).step_by(99_991)).chain([LONGEST_TICKS]) {
-            let kept = Gap::from_ticks(ticks).ticks().expect("known");
-            assert!(kept <= ticks && (ticks - kept) <= ticks / 2048, "{ticks} -> {kept}");
-            let coarse = Gap::from_coarse(Gap::from_ticks(ticks).coarse()).ticks().expect("known");
-            assert!(coarse.abs_diff(ticks) <= (ticks / 128).max(16), "{ticks} -> {coarse}");
-        }
-        assert_eq!(Gap::from_coarse(Gap::default().coarse()), Gap::default());
     }
 }

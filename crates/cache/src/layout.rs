@@ -4,7 +4,7 @@
 //!
 //! | part | one per | bytes |
 //! |---|---|---|
-//! | header, counters | shard | 320 |
+//! | header, counters, candidates | shard | 576 |
 //! | lists | expectation | 16 |
 //! | index | two thirds of a session | 4 |
 //! | ghosts | history of an evicted client | 8 |
@@ -15,6 +15,7 @@
 //! process wrote to can confuse the engine but not lead it outside the memory. A shard that notices
 //! is emptied.
 
+use crate::candidates::Candidates;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::expectation::Expectation;
@@ -37,14 +38,18 @@ pub(crate) struct Header {
     /// The lists that are not empty, a bit each.
     pub(crate) occupied: [u64; Expectation::COUNT / 64],
     pub(crate) counters: Counters,
+    pub(crate) candidates: Candidates,
+    /// The list from which the next search looks at ends.
+    pub(crate) turn: u32,
+    /// The slot at which the next search for the one worth least goes on.
+    pub(crate) hand: u32,
     /// The number of slots in use, for a session or the rest of one.
     pub(crate) used: u32,
     /// The head of the list of freed slots.
     pub(crate) free: u32,
     /// The first of the slots that were never used.
     pub(crate) fresh: u32,
-    /// The slot at which the next search for the one worth least goes on.
-    pub(crate) hand: u32,
+    pub(crate) unused: u32,
     /// How often the shard was emptied because its contents could not be trusted.
     pub(crate) emptied: u64,
 }
@@ -52,7 +57,8 @@ pub(crate) struct Header {
 impl Header {
     /// Makes the header of an empty shard.
     pub(crate) fn new(epoch_ms: u64, born_ms: u64) -> Self {
-        Self { epoch_ms, born_ms, free: NONE, ..bytemuck::Zeroable::zeroed() }
+        let candidates = Candidates::NONE;
+        Self { epoch_ms, born_ms, candidates, free: NONE, ..bytemuck::Zeroable::zeroed() }
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod ages;
 mod cache;
+mod candidates;
 mod carry;
 mod chain;
 mod check;
@@ -49,7 +50,7 @@ pub use check::{Checked, Inconsistency};
 pub use counters::{Counters, EarlyCounters};
 pub use error::{Error, Refusal};
 pub use expectation::{Expectation, Trust};
-pub use history::History;
+pub use history::{History, Rhythm};
 pub use id::{ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
 pub use layout::Layout;

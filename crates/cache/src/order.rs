@@ -15,6 +15,9 @@ use crate::expectation::Expectation;
 use crate::region::Region;
 use crate::slots::{NONE, Slot, Slots};
 
+/// The list of clients that keep no interval. Which is worth least of them a search of the slots finds.
+const IRREGULAR: usize = 254;
+
 /// A list, and when the clients at its ends were last seen, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -134,12 +137,44 @@ impl<R: Region> Order<'_, '_, R> {
                 .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
         });
         let expected = occupied.filter(|index| *index != Expectation::NEVER.index());
-        expected.map(|index| {
-            let expected = Expectation::from_index(index);
-            let list = &self.lists[place(self.lists, expected)];
-            let end = |slot, seen| End { slot, seen, expected };
-            [end(list.first, list.first_seen), end(list.last, list.last_seen)]
-        })
+        expected.map(|index| self.ends_of(index))
+    }
+
+    /// Returns the first and the last of a list that is not empty.
+    #[inline]
+    fn ends_of(&self, index: usize) -> [End; 2] {
+        let list = &self.lists[index & (self.lists.len() - 1)];
+        let end = |slot, seen| {
+            let expected = match index {
+                IRREGULAR => self.slots[slot].expected(),
+                index => Expectation::from_index(index),
+            };
+            End { slot, seen, expected }
+        };
+        [end(list.first, list.first_seen), end(list.last, list.last_seen)]
+    }
+
+    /// Returns the first and the last of the next list that is not empty, in turns, but that of sessions never expected.
+    #[inline]
+    pub(crate) fn next_ends(&self, turn: &mut u32) -> Option<[End; 2]> {
+        const WORDS: usize = Expectation::COUNT / 64;
+        let from = *turn as usize % Expectation::COUNT;
+        for step in 0..=WORDS {
+            let word = (from / 64 + step) % WORDS;
+            let mut bits = self.occupied[word];
+            if word == Expectation::NEVER.index() / 64 {
+                bits &= !(1 << (Expectation::NEVER.index() % 64));
+            }
+            if step == 0 {
+                bits &= u64::MAX << (from % 64);
+            }
+            if bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                *turn = index as u32 + 1;
+                return Some(self.ends_of(index));
+            }
+        }
+        None
     }
 
     /// Updates when the clients at the ends were last seen, after the epoch moved.
@@ -155,7 +190,9 @@ impl<R: Region> Order<'_, '_, R> {
 /// trust only, and a slot with another one was overwritten by another process.
 #[inline]
 fn place(lists: &[List], expected: Expectation) -> usize {
-    expected.index() & (lists.len() - 1)
+    let learns = lists.len() == Expectation::COUNT;
+    let index = if learns && expected.is_irregular() { IRREGULAR } else { expected.index() };
+    index & (lists.len() - 1)
 }
 
 /// Returns when a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].

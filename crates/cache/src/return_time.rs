@@ -1,14 +1,15 @@
 //! When a client comes back, learned from those that did.
 //!
 //! The cache knows a client by its [`Expectation`]: the interval it keeps, and how far that is
-//! trusted. Clients of the same trust and the same octave of interval share a row of counts: how
+//! trusted, or else the mean of its gaps and its rhythm. Clients of which these are alike share a row of counts: how
 //! many were waited for until which age (the time since they were last seen, in multiples of their
 //! interval), and how many of those came back at that age. The counts give the hazard of a return
 //! at each age (Kaplan & Meier, "Nonparametric estimation from incomplete observations", 1958: a
-//! client that is given up on counts until then). The hazards give the *worth* of a place in the
+//! client that is given up on counts until then, and so does a sample of those that are still
+//! waited for). The hazards give the *worth* of a place in the
 //! cache: the greatest ratio, over all times that the cache might go on waiting, of the chance of a
 //! return to the time that the place is taken. Where a row has few counts, all rows of the same
-//! trust together stand in for it.
+//! trust or rhythm together stand in for it.
 //!
 //! The session worth least is evicted. A client that keeps its interval is worth more the closer
 //! its return is, and little once it is overdue; a client that comes in bursts is worth most when
@@ -23,8 +24,11 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::ages::{self, ALL_BINS, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows};
+use crate::ages::{
+    self, ALL_BINS, KEPT, LOOSE_OCTAVES, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows,
+};
 use crate::expectation::Expectation;
+use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
 
 /// 2⁴⁰ / interval, by class.
@@ -40,14 +44,15 @@ const PER_TICK: [u64; IntervalClass::COUNT] = {
 };
 
 /// The number of waits that end between two calculations.
-const BATCH: u32 = 256;
+const BATCH: u32 = 512;
+/// The number of waits after which it is calculated first.
+const FIRST: u32 = 256;
 /// The amount that the end of a wait adds to a count.
 const ONE: u32 = 256;
 /// The logarithm of the share of a count that fades at each calculation.
-const FADE: u32 = 6;
-/// The number of sessions up to which all clients are counted. A larger cache counts a sample of
-/// this size.
-const SAMPLE: u64 = 1_024;
+const FADE: u32 = 5;
+/// The number of sessions for which there is one batch. A larger cache calculates less often.
+const SESSIONS_A_BATCH: u64 = 1_024;
 /// The number of a row's own clients that weigh as much as all others of the same trust.
 const WEIGHT_OF_POOL: f64 = 4.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
@@ -61,6 +66,11 @@ pub struct Waits {
     waited: [AtomicU32; ALL_BINS],
     returned: [AtomicU32; ALL_BINS],
     worth: [AtomicU32; ALL_BINS],
+    /// Clients that were still waited for lately: samples, and their number.
+    still: [AtomicU32; ALL_BINS],
+    watched: AtomicU32,
+    /// The first looks at clients that are still waited for.
+    looks: AtomicU32,
     counted: AtomicU32,
     /// A flag that a calculation is due: zero means no.
     due: AtomicU32,
@@ -85,16 +95,18 @@ pub struct ReturnTimes<W = Box<Waits>> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clientele {
     prior: IntervalClass,
-    /// The bits that the tag of a client's id must have for the client to be counted.
-    sample: u16,
+    /// The number of waits that end between two calculations, once there were so many: a power of two.
+    batch: u32,
+    /// The number of clients that are waited for: the sessions of a full cache.
+    watched: u64,
 }
 
 impl Clientele {
     /// Makes the prior of a cache of so many sessions, whose clients are expected at `prior` until
     /// something is known about them.
     pub(crate) fn new(sessions: u64, prior: Interval) -> Self {
-        let sample = (sessions / SAMPLE).clamp(1, 1 << 15).next_power_of_two() - 1;
-        Self { prior: IntervalClass::holding(prior), sample: sample as u16 }
+        let batches = (sessions / SESSIONS_A_BATCH).clamp(1, 64).next_power_of_two() as u32;
+        Self { prior: IntervalClass::holding(prior), batch: BATCH * batches, watched: sessions }
     }
 }
 
@@ -120,15 +132,14 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Turns a table of zeros into one that knows nothing but the prior.
     pub(crate) fn format(&self) {
-        let pools = std::array::from_fn(|trust| self.pool(trust, &[]));
+        let pools = self.pools(&[]);
         rows().for_each(|row| self.calculate(row, &pools));
     }
 
     /// Records that a wait of `age_ticks` for a client is over: it has returned, or is given up on.
-    /// `tag` is sixteen bits of its id's hash, always the same ones.
     #[inline]
-    pub fn record(&self, tag: u16, expected: Expectation, age_ticks: u32, returned: bool) {
-        if tag & self.of.sample != self.of.sample || expected == Expectation::NEVER {
+    pub fn record(&self, expected: Expectation, age_ticks: u32, returned: bool) {
+        if expected.is_never() {
             return;
         }
         let bin = ages::bin_of(expected, age_ticks);
@@ -136,22 +147,61 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         if returned {
             add(&self.waits.returned[bin], ONE);
         }
-        if self.waits.counted.fetch_add(1, Ordering::Relaxed) >= BATCH - 1 {
-            self.waits.counted.store(0, Ordering::Relaxed);
+        let counted = add(&self.waits.counted, 1);
+        if counted & (self.of.batch - 1) == 0 || self.is_early(counted) {
             self.waits.due.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Records that so many clients are still waited for, who were last seen `age_ticks` ago.
+    #[inline]
+    pub fn watch(&self, expected: Expectation, age_ticks: u32, clients: u32) {
+        self.watch_in(ages::bin_of(expected, age_ticks), expected, clients);
+    }
+
+    /// Records that a client is still waited for, and returns the worth of its place.
+    #[inline]
+    pub fn look(&self, expected: Expectation, age_ticks: u32) -> u64 {
+        let bin = ages::bin_of(expected, age_ticks);
+        self.watch_in(bin, expected, 1);
+        self.worth_in(bin, expected)
+    }
+
+    #[inline]
+    fn watch_in(&self, bin: usize, expected: Expectation, clients: u32) {
+        if expected.is_never() {
+            return;
+        }
+        add(&self.waits.still[bin], ONE * clients);
+        add(&self.waits.watched, clients);
+        if self.waits.looks.load(Ordering::Relaxed) < self.of.batch {
+            let looks = add(&self.waits.looks, 1);
+            if self.is_early(looks) {
+                self.waits.due.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns true if it is time for a calculation while there were not as many waits as between two later on.
+    #[inline]
+    fn is_early(&self, counted: u32) -> bool {
+        (FIRST..self.of.batch).contains(&counted) && counted.is_power_of_two()
     }
 
     /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
     #[inline]
     pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
-        let per_tick = if expected == Expectation::UNKNOWN {
+        self.worth_in(ages::bin_of(expected, age_ticks), expected)
+    }
+
+    #[inline]
+    fn worth_in(&self, bin: usize, expected: Expectation) -> u64 {
+        let per_tick = if expected.is_unknown() {
             (1 << 40) / UNKNOWN_TICKS
         } else {
             PER_TICK[usize::from(expected.class.0)]
         };
-        let per_interval =
-            self.waits.worth[ages::bin_of(expected, age_ticks)].load(Ordering::Relaxed);
+        let per_interval = self.waits.worth[bin].load(Ordering::Relaxed);
         u64::from(per_interval).saturating_mul(per_tick)
     }
 
@@ -163,11 +213,16 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         if due.load(Ordering::Relaxed) != 0 && due.swap(0, Ordering::Relaxed) != 0 {
             let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
             let known: Vec<Row> = rows().filter(is_known).collect();
-            let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust, &known));
+            let pools = self.pools(&known);
             known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
             });
+            let halve = |count: &AtomicU32| {
+                count.store(count.load(Ordering::Relaxed) / 2, Ordering::Relaxed)
+            };
+            self.waits.still.iter().for_each(halve);
+            halve(&self.waits.watched);
         }
     }
 
@@ -182,7 +237,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Calculates the worth of a row's places. For each age the hazards give how long places were
     /// taken until then and how many clients came back. The worth at an age is the steepest way from
     /// there to any later age, along the upper hull of these points.
-    fn calculate(&self, row: Row, pools: &[Hazards; 4]) {
+    fn calculate(&self, row: Row, pools: &Pools) {
         let hazards = self.hazards(row, pools);
         let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
         let mut points = Vec::with_capacity(hazards.len() + 1);
@@ -216,11 +271,15 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Returns the hazards of a row. Where it has few counts, other intervals of the same trust stand
     /// in for it.
-    fn hazards(&self, row: Row, pools: &[Hazards; 4]) -> Hazards {
+    fn hazards(&self, row: Row, pools: &Pools) -> Hazards {
         let mut hazards = match row {
             Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
-            Row::Known(at) => {
-                let pool = &pools[at / OCTAVES];
+            Row::Kept(at) => {
+                let pool = &pools.kept[at / OCTAVES];
+                self.counts(row).hazards(WEIGHT_OF_POOL, |bin| pool[bin])
+            }
+            Row::Loose(at) => {
+                let pool = &pools.loose[at / LOOSE_OCTAVES];
                 self.counts(row).hazards(WEIGHT_OF_POOL, |bin| pool[bin])
             }
         };
@@ -230,13 +289,30 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         hazards
     }
 
-    /// Returns the hazards of all rows of a trust together, of which these have counts.
-    fn pool(&self, trust: usize, known: &[Row]) -> Hazards {
-        let first = Row::Known(trust * OCTAVES);
-        let is_of_it = |row: &&Row| matches!(row, Row::Known(at) if at / OCTAVES == trust);
-        let counts = known.iter().filter(is_of_it).map(|row| self.counts(*row));
-        let all = counts.reduce(Counts::plus).unwrap_or_else(|| Counts::none(first.bins().len()));
-        all.hazards(1.0, |bin| self.prior(first, bin))
+    /// Returns the hazards of all rows of each trust and rhythm together, of which these have counts.
+    fn pools(&self, known: &[Row]) -> Pools {
+        let pool = |rows: &mut dyn Iterator<Item = &Row>, first: Row| {
+            let all = rows.map(|row| self.counts(*row)).reduce(Counts::plus);
+            all.unwrap_or_else(|| Counts::none(first.bins().len()))
+        };
+        let kept = std::array::from_fn(|trust| {
+            let is_of_it = |row: &&Row| matches!(row, Row::Kept(at) if at / OCTAVES == trust);
+            let first = Row::Kept(trust * OCTAVES);
+            let counts = pool(&mut known.iter().filter(is_of_it), first);
+            counts.hazards(1.0, |bin| self.prior(first, bin))
+        });
+        let first = Row::Loose(0);
+        let loose: Vec<Counts> = (0..Rhythm::COUNT)
+            .map(|rhythm| {
+                let is_of_it =
+                    |row: &&Row| matches!(row, Row::Loose(at) if at / LOOSE_OCTAVES == rhythm);
+                pool(&mut known.iter().filter(is_of_it), first)
+            })
+            .collect();
+        let all = pool(&mut known.iter().filter(|row| matches!(row, Row::Loose(_))), first);
+        let all = all.hazards(1.0, |bin| self.prior(first, bin));
+        let loose = loose.into_iter().map(|counts| counts.hazards(WEIGHT_OF_POOL, |bin| all[bin]));
+        Pools { kept, loose: loose.collect() }
     }
 
     fn counts(&self, row: Row) -> Counts {
@@ -244,7 +320,12 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             let counts = counts[row.bins()].iter();
             counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(ONE)).collect()
         };
-        Counts { waited: counts(&self.waits.waited), returned: counts(&self.waits.returned) }
+        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
+        let weight = if watched > 0.0 { self.of.watched as f64 / watched } else { 0.0 };
+        let mut waited = counts(&self.waits.waited);
+        let still = counts(&self.waits.still);
+        waited.iter_mut().zip(still).for_each(|(waited, still)| *waited += weight * still);
+        Counts { waited, returned: counts(&self.waits.returned) }
     }
 
     /// Returns the assumed chance of a return, which counts as one client: most of it where the
@@ -254,14 +335,22 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         match row {
             Row::Unknown if bin == usize::from(self.of.prior.0) => 0.3,
             Row::Unknown => 0.005 * eighths,
-            Row::Known(trust) if bin == ON_TIME => match trust / OCTAVES {
+            Row::Kept(kept) if bin == ON_TIME => match kept / OCTAVES {
                 0 => 0.15,
                 2 => 0.5,
                 _ => 0.6,
             },
-            Row::Known(_) => 0.01 * eighths,
+            Row::Kept(_) => 0.01 * eighths,
+            Row::Loose(_) => 0.05 * eighths,
         }
     }
+}
+
+/// The hazards of clients of a kind, whatever their interval.
+struct Pools {
+    kept: [Hazards; KEPT],
+    /// By rhythm.
+    loose: Vec<Hazards>,
 }
 
 /// The chance, for each bin, that a client waited for until then returns in that bin.
@@ -302,8 +391,12 @@ impl Counts {
     }
 }
 
-fn add(count: &AtomicU32, one: u32) {
-    count.fetch_add(one, Ordering::Relaxed);
+/// Adds to a count, and returns the sum. A count to which two threads add at once may lose one of the two.
+#[inline]
+fn add(count: &AtomicU32, more: u32) -> u32 {
+    let sum = count.load(Ordering::Relaxed).wrapping_add(more);
+    count.store(sum, Ordering::Relaxed);
+    sum
 }
 
 fn is_some(count: &AtomicU32) -> bool {
@@ -318,8 +411,7 @@ mod tests {
     use crate::expectation::Trust;
 
     /// 15,360 ticks: a minute, nearly.
-    const MINUTE: Expectation =
-        Expectation { trust: Trust::Confirmed, class: IntervalClass(8 * 10 + 15) };
+    const MINUTE: Expectation = Expectation::new(Trust::Confirmed, IntervalClass(8 * 10 + 15));
 
     fn table() -> ReturnTimes {
         ReturnTimes::new(1, Interval::from_ms(60_000))
@@ -328,7 +420,7 @@ mod tests {
     /// Records as many waits as make the table learn, `batches` times.
     fn batches(table: &ReturnTimes, batches: u32, of: Expectation, age_ticks: u32, returned: bool) {
         for _ in 0..batches {
-            (0..BATCH).for_each(|_| table.record(0, of, age_ticks, returned));
+            (0..BATCH).for_each(|_| table.record(of, age_ticks, returned));
             table.learn();
         }
     }
@@ -375,10 +467,10 @@ mod tests {
 
     #[test]
     fn a_place_is_worth_the_best_of_all_ways_to_wait() {
-        for row in [Row::Unknown, Row::Known(17), Row::Known(OCTAVES + 9)] {
+        for row in [Row::Unknown, Row::Kept(17), Row::Kept(OCTAVES + 9), Row::Loose(11)] {
             let table = table();
             fill_at_random(&table, row);
-            let pools = std::array::from_fn(|trust| table.pool(trust, &[row]));
+            let pools = table.pools(&[row]);
             table.calculate(row, &pools);
             let hazards = table.hazards(row, &pools);
             for (bin, at) in row.bins().enumerate() {
@@ -438,7 +530,7 @@ mod tests {
         let table = table();
         let interval = interval_ticks(MINUTE);
         let other = Expectation { class: IntervalClass(MINUTE.class.0 - 24), ..MINUTE };
-        let seldom = |table: &ReturnTimes| table.record(0, other, 1, false);
+        let seldom = |table: &ReturnTimes| table.record(other, 1, false);
         let late = |of: Expectation| table.worth(of, 2 * interval_ticks(of));
         seldom(&table);
         let before = late(other);
@@ -509,19 +601,42 @@ mod tests {
     }
 
     #[test]
-    fn of_more_clients_a_sample_is_counted() {
-        for (sessions, one_in) in [(1, 1), (2_047, 1), (2_048, 2), (5_000, 4), (1 << 40, 1 << 15)] {
-            let table = ReturnTimes::new(sessions, Interval::from_ms(60_000));
-            (0..=u16::MAX).for_each(|tag| table.record(tag, MINUTE, 0, false));
-            let counted = table.waits.waited[ages::bin_of(MINUTE, 0)].load(Ordering::Relaxed) / ONE;
-            assert_eq!(counted, (1 << 16) / one_in, "of {sessions} sessions");
+    fn of_those_still_waited_for_is_learned_before_they_are_given_up_on() {
+        let (table, unaware) = (table(), table());
+        for table in [&table, &unaware] {
+            (0..BATCH / 2).for_each(|_| table.record(MINUTE, interval_ticks(MINUTE), true));
         }
+        // Nobody has been given up on, and yet most have not come back.
+        (0..BATCH).for_each(|_| table.watch(MINUTE, 4 * interval_ticks(MINUTE), 1));
+        let many = ReturnTimes { of: Clientele { watched: 10_000, ..table.of }, ..table };
+        let unaware = ReturnTimes { of: many.of, ..unaware };
+        for table in [&many, &unaware] {
+            table.waits.due.store(1, Ordering::Relaxed);
+            table.learn();
+        }
+        let (aware, unaware) = (many.worth(MINUTE, 0), unaware.worth(MINUTE, 0));
+        assert!(aware < unaware / 20, "{aware}, and {unaware} if they do not count");
+    }
+
+    #[test]
+    fn a_large_cache_calculates_early_and_then_less_often() {
+        let table = ReturnTimes::new(16 * SESSIONS_A_BATCH, Interval::from_ms(60_000));
+        let mut due_after = Vec::new();
+        for waits in 1..=2 * 16 * BATCH {
+            table.record(MINUTE, 1, true);
+            if table.waits.due.load(Ordering::Relaxed) == 1 {
+                due_after.push(waits / FIRST);
+                table.learn();
+            }
+        }
+        assert_eq!(due_after, [1, 2, 4, 8, 16, 32, 64]);
     }
 
     #[test]
     fn nobody_waits_for_what_is_never_expected() {
         let table = table();
-        table.record(0, Expectation::NEVER, 1, false);
-        assert!(!table.waits.waited.iter().any(is_some));
+        table.record(Expectation::NEVER, 1, false);
+        table.watch(Expectation::NEVER, 1, 1);
+        assert!(!table.waits.waited.iter().chain(&table.waits.still).any(is_some));
     }
 }

@@ -6,7 +6,7 @@ pub enum Capacity {
     /// A number of sessions whose value fits in [`Settings::block_bytes`]. A larger session takes the
     /// place of several.
     Sessions(u64),
-    /// A number of bytes for sessions, index, orders and ghosts together. The 100 KB of
+    /// A number of bytes for sessions, index, orders and ghosts together. The 120 KB of
     /// [`ReturnTimes`](crate::ReturnTimes) come on top, whatever the capacity. A shared cache (`rejoin-store`) counts
     /// these and everything else in its file.
     Bytes(u64),

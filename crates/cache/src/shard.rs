@@ -9,6 +9,7 @@
 
 mod eviction;
 
+use crate::candidates::Candidates;
 use crate::counters::Counters;
 use crate::error::Refusal;
 use crate::expectation::{Expectation, Trust};
@@ -163,7 +164,7 @@ impl<'r, R: Region> Shard<'r, R> {
         let (Slot { seen, history, expiry_s, .. }, expected) = (slot, slot.expected());
         let Header { epoch_ms, born_ms, .. } = *self.header;
         let at_ms = |tick: u32| epoch_ms.saturating_add(u64::from(tick) * TICK_MS);
-        let returns = (expected != Expectation::NEVER).then(|| order::returns(seen, expected));
+        let returns = (!expected.is_never()).then(|| order::returns(seen, expected));
         Kept {
             expires_ms: born_ms.saturating_add(u64::from(expiry_s) * 1_000),
             history,
@@ -234,8 +235,8 @@ impl<'r, R: Region> Shard<'r, R> {
             let Slot { history, seen, .. } = self.slots[slot];
             let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
             // A client that keeps its interval is in the right list since it arrived.
-            if seen != now || self.slots[slot].expected() != expected {
-                self.expect(slot, now, expected);
+            if seen != now || self.slots[slot].expected().index() != expected.index() {
+                self.expect(slot, now, expected, history);
             }
             true
         })
@@ -248,8 +249,7 @@ impl<'r, R: Region> Shard<'r, R> {
         }
         if let Some(slot) = self.find(key) {
             let seen = self.slots[slot].seen;
-            self.slots[slot].history = History::default();
-            self.expect(slot, seen, Expectation::NEVER);
+            self.expect(slot, seen, Expectation::NEVER, History::default());
         }
     }
 
@@ -341,15 +341,14 @@ impl<'r, R: Region> Shard<'r, R> {
         }
         self.wait_is_over(now, hash, slot, true);
         history.record(age_ticks);
-        self.slots[slot].history = history;
         let expected = self.predict(history, None, expected);
-        self.expect(slot, now, expected);
+        self.expect(slot, now, expected, history);
         history
     }
 
     #[inline]
     fn count_prediction(&mut self, seen: u32, now: u32, expected: Expectation) {
-        if expected != Expectation::NEVER && expected != Expectation::UNKNOWN {
+        if !expected.is_never() && !expected.is_unknown() {
             let error = u64::from(order::returns(seen, expected).abs_diff(now)) * TICK_MS;
             add(&mut self.header.counters.predictions, 1);
             add(&mut self.header.counters.prediction_error_ms, error);
@@ -371,7 +370,7 @@ impl<'r, R: Region> Shard<'r, R> {
             return Expectation::UNKNOWN;
         }
         let otherwise = match before {
-            Expectation::NEVER => Expectation { trust: Trust::Loose, class: self.layout.prior },
+            Expectation::NEVER => Expectation::new(Trust::Loose, self.layout.prior),
             before => before,
         };
         Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise)
@@ -379,11 +378,13 @@ impl<'r, R: Region> Shard<'r, R> {
 
     /// Moves a session to the place of a client seen at `now`.
     #[inline]
-    fn expect(&mut self, slot: u32, now: u32, expected: Expectation) {
+    fn expect(&mut self, slot: u32, now: u32, expected: Expectation, history: History) {
         let mut order = self.order();
         order.leave(slot);
         let moved = &mut order.slots[slot];
         moved.seen = now;
+        // An irregular client's place depends on its history.
+        moved.history = history;
         moved.expect(expected);
         order.join(slot);
     }
@@ -397,7 +398,7 @@ impl<'r, R: Region> Shard<'r, R> {
         expected: Expectation,
         history: History,
     ) {
-        if expected == Expectation::NEVER {
+        if expected.is_never() {
             return;
         }
         let ghost = Ghost {
@@ -408,13 +409,21 @@ impl<'r, R: Region> Shard<'r, R> {
         };
         let learns = self.layout.learns();
         let return_times = self.return_times;
-        let lost = ghosts::add(self.ghosts, hash, now, &ghost, |ghost| {
-            if learns {
-                return_times.worth(ghost.expected, ghost.age_ticks)
-            } else {
-                u64::from(u32::MAX - ghost.age_ticks)
-            }
-        });
+        let lost = ghosts::add(
+            self.ghosts,
+            hash,
+            now,
+            &ghost,
+            |ghost| match learns {
+                true => return_times.worth(ghost.expected, ghost.age_ticks),
+                false => u64::from(u32::MAX - ghost.age_ticks),
+            },
+            |ghost| {
+                if learns {
+                    return_times.watch(ghost.expected, ghost.age_ticks, GhostSet::GHOSTS as u32);
+                }
+            },
+        );
         if let Some(lost) = lost {
             self.learn(&lost, false);
         }
@@ -433,7 +442,7 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     fn learn(&self, of: &Ghost, returned: bool) {
         if self.layout.learns() {
-            self.return_times.record(of.tag, of.expected, of.age_ticks, returned);
+            self.return_times.record(of.expected, of.age_ticks, returned);
         }
     }
 
@@ -476,6 +485,7 @@ impl<'r, R: Region> Shard<'r, R> {
         let sessions = self.slots.first(self.header.fresh).iter_mut();
         sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(ticks));
         self.order().refresh();
+        self.header.candidates = Candidates::NONE;
     }
 }
 

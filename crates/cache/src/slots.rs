@@ -24,7 +24,7 @@ pub(crate) struct Slot {
     /// The session's id. A slot with the rest of a value has it too, so that no chain can be led
     /// astray.
     pub(crate) id: [u8; 32],
-    /// The neighbours in its list.
+    /// The neighbours in the list of the policy `lru`.
     pub(crate) earlier: u32,
     pub(crate) later: u32,
     /// The slot with the rest of the value; in a free slot, the next free one.
@@ -52,11 +52,11 @@ impl Slot {
         self.id_length_and_trust & Self::ID_LENGTH_MASK
     }
 
-    /// Returns the expectation of the client, which is also the list that it is in.
+    /// Returns the expectation of the client,
     #[inline]
     pub(crate) fn expected(&self) -> Expectation {
         let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
-        Expectation::from_index(trust << 8 | usize::from(self.class))
+        Expectation::of_index(trust << 8 | usize::from(self.class), self.history)
     }
 
     #[inline]

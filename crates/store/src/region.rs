@@ -252,7 +252,7 @@ mod tests {
         (0..200).for_each(|client| assert!(cache.insert(1, &session(client)).is_ok()));
         let before: Vec<u64> =
             cache.check().iter().map(|shard| shard.map_or(0, |of| of.sessions)).collect();
-        die_in(&regions[2], |lines| lines[6..40].fill(bytemuck::cast([0x5a_u8; 64])));
+        die_in(&regions[2], |lines| lines[9..43].fill(bytemuck::cast([0x5a_u8; 64])));
         let mut value = SecretBytes::default();
         let there = |client: &u8| {
             let NewSession { id, context, .. } = session(*client);

@@ -1,10 +1,11 @@
 //! Eviction: which session a shard gives up for a new one.
 
 use super::{Shard, add};
+use crate::candidates::{Candidates, Search};
 use crate::error::Refusal;
 use crate::expectation::Expectation;
 use crate::id::SessionId;
-use crate::order;
+use crate::order::{self, End};
 use crate::region::Region;
 use crate::session::Admission;
 use crate::settings::{Policy, Prediction};
@@ -26,7 +27,7 @@ impl<R: Region> Shard<'_, R> {
                 (Policy::Predictive, Prediction::Hint) => self.overdue_or_latest(now, newcomer),
                 (Policy::Predictive, _) => self.worth_least(now, newcomer),
             };
-            let is_certain = admission == Admission::Always && newcomer != Expectation::NEVER;
+            let is_certain = admission == Admission::Always && !newcomer.is_never();
             let victim = victim.or_else(|| is_certain.then(|| self.oldest_of_few(now))?);
             let Some(victim) = victim else {
                 add(&mut self.header.counters.refused_returns_later, 1);
@@ -86,7 +87,7 @@ impl<R: Region> Shard<'_, R> {
             add(&mut self.header.counters.evicted_overdue, 1);
             return Some(end.slot);
         }
-        if newcomer == Expectation::NEVER {
+        if newcomer.is_never() {
             return None;
         }
         let returns = order::returns(now, newcomer);
@@ -97,42 +98,71 @@ impl<R: Region> Shard<'_, R> {
         last
     }
 
-    /// Returns the session whose place is worth least, if it is worth less than the newcomer's. The
-    /// search covers the ends of the lists and, because worth rises and falls within a list, the next
-    /// few slots.
+    /// Returns the session whose place is worth least of the candidates, if it is worth less than the newcomer's. The search adds to
+    /// them the ends of a few lists and a few slots, in turns, whatever the number of either.
     fn worth_least(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
-        const FEW: u32 = 8;
-        if newcomer == Expectation::NEVER {
+        if newcomer.is_never() {
             return None;
         }
         if let Some(never) = self.order().never() {
             add(&mut self.header.counters.evicted_latest, 1);
             return Some(never);
         }
-        let return_times = self.return_times;
-        let mut least = (return_times.worth(newcomer, 0), None);
-        let mut consider = |expected, seen, slot| {
-            // A session seen in the future, before the clock stepped back, must be evictable too.
-            let worth = return_times.worth(expected, now.abs_diff(seen));
-            if worth < least.0 {
-                least = (worth, Some((slot, order::returns(seen, expected) < now)));
+        self.search(now);
+        let own = self.worth(newcomer, now, now);
+        // Each candidate is looked at twice at most: what it is worth now is noted, or it is none any more.
+        for _ in 0..2 * Candidates::COUNT {
+            let (at, slot, noted) = self.header.candidates.least()?;
+            let Slot { seen, .. } = self.slots[slot];
+            let expected = self.slots[slot].expected();
+            let is_there = self.slots[slot].id_length() > 0;
+            let worth = is_there.then(|| self.worth(expected, seen, now));
+            match worth {
+                Some(worth) if worth <= noted && worth >= own => return None,
+                Some(worth) if worth <= noted => {}
+                worth => {
+                    self.header.candidates.note(at, worth);
+                    continue;
+                }
             }
-        };
-        for [first, last] in self.order().ends() {
-            consider(first.expected, first.seen, first.slot);
-            consider(last.expected, last.seen, last.slot);
+            self.header.candidates.note(at, None);
+            let overdue = order::returns(seen, expected) < now;
+            add(&mut self.header.counters.evicted_overdue, u64::from(overdue));
+            add(&mut self.header.counters.evicted_latest, u64::from(!overdue));
+            return Some(slot);
         }
+        None
+    }
+
+    /// Looks for candidates.
+    fn search(&mut self, now: u32) {
+        const LISTS: u32 = 8;
+        const FEW: u32 = 16;
+        let mut search = Search::beyond(self.header.candidates);
+        let mut turn = self.header.turn;
+        for _ in 0..LISTS {
+            let Some(ends) = self.order().next_ends(&mut turn) else { break };
+            for End { slot, seen, expected } in ends {
+                search.consider(slot, self.worth(expected, seen, now));
+            }
+        }
+        self.header.turn = turn;
         for _ in 0..FEW.min(self.header.fresh) {
             let at = self.next_at_hand();
             let slot = &self.slots[at];
             if slot.id_length() > 0 {
-                consider(slot.expected(), slot.seen, at);
+                let age_ticks = now.abs_diff(slot.seen);
+                search.consider(at, self.return_times.look(slot.expected(), age_ticks));
             }
         }
-        let (slot, overdue) = least.1?;
-        add(&mut self.header.counters.evicted_overdue, u64::from(overdue));
-        add(&mut self.header.counters.evicted_latest, u64::from(!overdue));
-        Some(slot)
+        self.header.candidates = search.end();
+    }
+
+    /// Returns what the place of a client last seen at `seen` is worth.
+    #[inline]
+    fn worth(&self, expected: Expectation, seen: u32, now: u32) -> u64 {
+        // A session seen in the future, before the clock stepped back, must be evictable too.
+        self.return_times.worth(expected, now.abs_diff(seen))
     }
 
     fn evict(&mut self, now: u32, slot: u32) {

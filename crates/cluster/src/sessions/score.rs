@@ -63,10 +63,11 @@ mod tests {
         let minutes = |prediction, history, hint_ms| {
             returns_ms(prediction, 1_000, history, hint_ms, 61_440) - 1_000
         };
-        // 15 s, twice.
-        let [low, high] = 13_003_u16.to_le_bytes();
-        let known = History::from_bytes([low, high, low, high]);
-        let (learned, _) = known.interval().expect("an interval");
+        // The class of 15 s, twice; its mean in quarters, of two gaps.
+        let [low, high] = ((4 * 79_u16) | (2 << 10)).to_le_bytes();
+        let known = History::from_bytes([79, 79, low, high]);
+        let (learned, is_kept) = known.interval().expect("an interval");
+        assert!(is_kept && (15_000..17_000).contains(&learned.as_ms()));
         for prediction in [Prediction::Hint, Prediction::Both] {
             assert_eq!(minutes(prediction, unknown, Some(28_672)), 28_672);
             assert_eq!(minutes(prediction, unknown, Some(0)), 0);

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use rejoin_cache::{Expectation, Interval, IntervalClass, Policy, Prediction, ReturnTimes};
+use rejoin_cache::{Expectation, Interval, IntervalClass, Policy, Prediction, ReturnTimes, Rhythm};
 use rejoin_cache::{Settings, TICK_MS, Trust};
 
 /// 49 days: the longest interval.
@@ -45,6 +45,8 @@ pub(crate) enum Expected {
     /// Nothing is known of it.
     Unknown,
     Back(Trust, Class),
+    /// It keeps no interval; this is its mean gap.
+    Irregular(Class, Rhythm),
     Never,
 }
 
@@ -61,8 +63,26 @@ impl Expected {
     pub(crate) fn ticks(self) -> Option<u64> {
         match self {
             Self::Unknown => Some(0),
-            Self::Back(_, class) => Some(class.ticks()),
+            Self::Back(_, class) | Self::Irregular(class, _) => Some(class.ticks()),
             Self::Never => None,
+        }
+    }
+
+    /// The number of its list where return times are learned.
+    pub(crate) fn list(self) -> u32 {
+        match self {
+            Self::Unknown => 0,
+            Self::Back(trust, class) => 256 * trust as u32 + class.0 as u32,
+            Self::Irregular(..) => 254,
+            Self::Never => 255,
+        }
+    }
+
+    /// What the application said.
+    pub(crate) fn hint(self) -> Option<Class> {
+        match self {
+            Self::Back(Trust::Claimed | Trust::Kept, class) => Some(class).filter(|c| c.0 > 0),
+            _ => None,
         }
     }
 
@@ -72,7 +92,10 @@ impl Expected {
             |class: Class| IntervalClass::holding(Interval::from_ms(class.ticks() * TICK_MS));
         match self {
             Self::Unknown => Expectation::UNKNOWN,
-            Self::Back(trust, interval) => Expectation { trust, class: class(interval) },
+            Self::Back(trust, interval) => Expectation::new(trust, class(interval)),
+            Self::Irregular(gap, rhythm) => {
+                Expectation { rhythm, ..Expectation::new(Trust::Loose, class(gap)) }
+            }
             Self::Never => Expectation::NEVER,
         }
     }
@@ -83,71 +106,103 @@ pub(crate) fn interval_ticks(ms: u64) -> u64 {
     ms.div_ceil(TICK_MS).min(LONGEST_TICKS)
 }
 
-/// A client's last two gaps, in ticks.
+/// A client's gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Past {
-    last: Option<u64>,
-    before: Option<u64>,
+    last: Option<Class>,
+    before: Option<Class>,
+    /// Of the numbers of the gaps' classes, in quarters.
+    mean: i64,
+    gaps: u32,
+    doubt: u32,
 }
 
 impl Past {
     /// Adds a visit, unless it begins a new run of a client with a habit.
     pub(crate) fn record(&mut self, gap_ticks: u64) {
-        if self.habit().is_none_or(|_| self.last.is_some_and(|last| gap_ticks <= 3 * last)) {
-            *self = Self { last: Some(eleven_bits(gap_ticks)), before: self.last };
+        if self.habit().is_some() && self.last.is_some_and(|last| gap_ticks > 3 * last.ticks()) {
+            return;
         }
+        let class = Class::of(gap_ticks.max(1));
+        let weight = f64::from((self.gaps + 1).min(16));
+        let apart = (4 * class.0 as i64 - self.mean) as f64;
+        let differs = self.last.is_some_and(|last| !agree(class.ticks(), last.ticks()));
+        *self = Self {
+            last: Some(class),
+            before: self.last,
+            mean: self.mean + (apart / weight).round() as i64,
+            gaps: (self.gaps + 1).min(15),
+            doubt: if differs { (self.doubt + 1).min(3) } else { self.doubt.saturating_sub(2) },
+        };
     }
 
-    /// The longer of two gaps that agree.
-    fn habit(self) -> Option<u64> {
+    /// The longer of two gaps that agree, if there is no doubt.
+    fn habit(self) -> Option<Class> {
         let (last, before) = (self.last?, self.before?);
-        agree(last, before).then_some(last.max(before))
+        (self.doubt == 0 && agree(last.ticks(), before.ticks())).then_some(last.max(before))
     }
 
-    /// The habit, or else the last gap, and which of the two it is.
-    fn interval(self) -> Option<(u64, Trust)> {
-        let habit = self.habit().map(|habit| (habit, Trust::Confirmed));
-        habit.or_else(|| Some((self.last?, Trust::Loose)))
+    fn mean_class(self) -> Class {
+        Class((self.mean + 3) as usize / 4)
     }
 
     /// In milliseconds, and whether it is a habit.
     pub(crate) fn interval_ms(self) -> Option<(u64, bool)> {
-        self.interval().map(|(ticks, trust)| (ticks * TICK_MS, trust == Trust::Confirmed))
+        let class = self.last.map(|_| self.habit().unwrap_or_else(|| self.mean_class()))?;
+        Some((class.ticks() * TICK_MS, self.habit().is_some()))
+    }
+
+    fn learned(self) -> Expected {
+        match (self.last, self.habit()) {
+            (None, _) => Expected::Unknown,
+            (_, Some(habit)) => Expected::Back(Trust::Confirmed, habit),
+            (Some(_), None) if self.gaps < 2 => Expected::Back(Trust::Loose, self.mean_class()),
+            (Some(last), None) => {
+                let octaves = (4 * last.0 as i64 - self.mean) as f64 / 32.0;
+                let rhythm = Rhythm::new((octaves + 0.5).floor() as i32, self.gaps);
+                Expected::Irregular(self.mean_class(), rhythm)
+            }
+        }
+    }
+
+    fn hinted(self, hint_ticks: u64) -> Expected {
+        let interval = hint_ticks.max(self.floor());
+        let kept = self.keeps(interval);
+        Expected::back(if kept { Trust::Kept } else { Trust::Claimed }, interval)
+    }
+
+    /// By what the application said, or else by the past.
+    pub(crate) fn expected(self, hint: Option<Class>) -> Expected {
+        hint.map_or_else(|| self.learned(), |hint| self.hinted(hint.ticks()))
     }
 
     /// The shortest gap known, which no hint may undercut.
     fn floor(self) -> u64 {
-        [self.last, self.before].into_iter().flatten().min().unwrap_or(0)
+        [self.last, self.before].into_iter().flatten().map(Class::ticks).min().unwrap_or(0)
     }
 
     fn keeps(self, interval_ticks: u64) -> bool {
-        [self.last, self.before].into_iter().flatten().any(|gap| agree(gap, interval_ticks))
+        let gaps = [self.last, self.before].into_iter().flatten();
+        gaps.into_iter().any(|gap| agree(gap.ticks(), interval_ticks))
     }
 
-    /// The part that a ghost keeps: the last gap, twice if the one before agrees.
+    /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean in two classes; and how many they are.
     pub(crate) fn coarse(self) -> Self {
-        let last = self.last.map(seven_bits);
-        Self { last, before: last.filter(|_| self.habit().is_some()) }
+        let has_habit = self.habit().is_some();
+        let Some(last) = self.last else { return Self::default() };
+        Self {
+            last: Some(last),
+            before: Some(last).filter(|_| has_habit),
+            mean: (self.mean / 8 * 8 + 4).min(4 * 224),
+            gaps: self.gaps,
+            doubt: u32::from(!has_habit),
+        }
     }
 }
 
 /// Within a fifth and half a second.
 fn agree(gap_ticks: u64, interval_ticks: u64) -> bool {
-    5 * gap_ticks.abs_diff(interval_ticks) <= interval_ticks + 5 * (500 / TICK_MS)
-}
-
-/// A gap as a ghost keeps it: seven bits after the leading one, rounded down to 64 ms at least.
-fn seven_bits(gap_ticks: u64) -> u64 {
-    const LEAST: u64 = 64 / TICK_MS;
-    let unit = LEAST.max(1 << gap_ticks.ilog2().saturating_sub(7));
-    (gap_ticks / unit * unit).max(LEAST)
-}
-
-/// A gap as it is kept: eleven bits after the leading one, rounded down, at least a tick.
-fn eleven_bits(gap_ticks: u64) -> u64 {
-    let gap = gap_ticks.clamp(1, LONGEST_TICKS);
-    let dropped = gap.ilog2().saturating_sub(11);
-    gap >> dropped << dropped
+    5 * gap_ticks.abs_diff(interval_ticks) <= interval_ticks / 5 * 5 + 5 * (500 / TICK_MS)
 }
 
 /// The cache's beliefs about clients: its settings, and what it has learned.
@@ -181,9 +236,6 @@ impl Beliefs {
         hint_ms: Option<u64>,
         before: Option<Expected>,
     ) -> Expected {
-        let learned = || {
-            past.interval().map_or(Expected::Unknown, |(ticks, trust)| Expected::back(trust, ticks))
-        };
         match (self.policy, self.prediction, hint_ms.map(interval_ticks)) {
             (Policy::Lru, ..) => Expected::Unknown,
             (_, Prediction::Hint, hint) => {
@@ -191,19 +243,22 @@ impl Beliefs {
                 let interval = hint.unwrap_or(self.prior_ticks);
                 before.unwrap_or_else(|| Expected::back(Trust::Loose, interval))
             }
-            (_, Prediction::Both, Some(hint)) => {
-                let interval = hint.max(past.floor());
-                let kept = past.keeps(interval);
-                Expected::back(if kept { Trust::Kept } else { Trust::Claimed }, interval)
-            }
-            (_, Prediction::Both, None) | (_, Prediction::Learned, _) => learned(),
+            (_, Prediction::Both, Some(hint)) => past.hinted(hint),
+            (_, Prediction::Both, None) | (_, Prediction::Learned, _) => past.learned(),
         }
     }
 
     /// The wait for a client is over. Nobody waits for one that is never expected.
-    pub(crate) fn record(&self, told_by: u16, expected: Expected, age_ticks: u64, returned: bool) {
+    pub(crate) fn record(&self, expected: Expected, age_ticks: u64, returned: bool) {
         if self.weighs() && expected != Expected::Never {
-            self.return_times.record(told_by, expected.told(), in_32_bits(age_ticks), returned);
+            self.return_times.record(expected.told(), in_32_bits(age_ticks), returned);
+        }
+    }
+
+    /// So many clients are still waited for.
+    pub(crate) fn watch(&self, expected: Expected, age_ticks: u64, clients: u32) {
+        if self.weighs() {
+            self.return_times.watch(expected.told(), in_32_bits(age_ticks), clients);
         }
     }
 

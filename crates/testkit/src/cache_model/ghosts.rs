@@ -2,7 +2,7 @@
 
 use rejoin_cache::SessionId;
 
-use super::expectation::{Beliefs, Expected, Past};
+use super::expectation::{Beliefs, Class, Expected, Past};
 
 /// An empty place is filled first, else the ghost worth least makes way.
 type GhostSet = [Option<Ghost>; 8];
@@ -17,7 +17,7 @@ pub(crate) struct Ghosts {
 struct Ghost {
     told_by: u16,
     seen: Units,
-    expected: Expected,
+    hint: Option<Class>,
     past: Past,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct Remembered {
     pub(crate) past: Past,
 }
 
-/// The time of ghosts: in 16 ms, and starting again every three days.
-#[derive(Clone, Copy)]
+/// The time of ghosts: in 256 ms, and starting again every three days.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Units(u64);
 
 impl Ghosts {
@@ -48,15 +48,19 @@ impl Ghosts {
     ) {
         let (places, told_by) = self.set(id);
         let Some(places) = places else {
-            return beliefs.record(told_by, expected, age_ticks, false);
+            return beliefs.record(expected, age_ticks, false);
         };
         let age = |ghost: &Ghost| ghost.seen.ticks_until(now);
-        let worth = |ghost: &Ghost| beliefs.worth_remembering(ghost.expected, age(ghost));
-        let least = places.iter_mut().min_by_key(|place| place.as_ref().map(worth));
-        let ghost =
-            Ghost { told_by, seen: Units::at(now - age_ticks), expected, past: past.coarse() };
-        if let Some(lost) = least.expect("eight places").replace(ghost) {
-            beliefs.record(lost.told_by, lost.expected, age(&lost), false);
+        let worth =
+            |ghost: &Ghost| beliefs.worth_remembering(ghost.past.expected(ghost.hint), age(ghost));
+        let at = (0..8).min_by_key(|at| places[*at].as_ref().map(worth)).expect("eight places");
+        if let Some(other) = &places[(at + 1) % 8] {
+            beliefs.watch(other.past.expected(other.hint), age(other), 8);
+        }
+        let (seen, hint) = (Units::at(now - age_ticks), expected.hint());
+        let ghost = Ghost { told_by, seen, hint, past: past.coarse() };
+        if let Some(lost) = places[at].replace(ghost) {
+            beliefs.record(lost.past.expected(lost.hint), age(&lost), false);
         }
     }
 
@@ -65,8 +69,9 @@ impl Ghosts {
         let (places, told_by) = self.set(id);
         let is_it = |ghost: &Ghost| ghost.told_by == told_by;
         let place = places?.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
-        let Ghost { seen, expected, past, .. } = place.take()?;
-        Some(Remembered { age_ticks: seen.ticks_until(now), expected, past })
+        let Ghost { seen, hint, past, .. } = place.take()?;
+        let (age_ticks, expected) = (seen.ticks_until(now), past.expected(hint));
+        Some(Remembered { age_ticks, expected, past })
     }
 
     fn set(&mut self, id: &SessionId) -> (Option<&mut GhostSet>, u16) {
@@ -77,8 +82,8 @@ impl Ghosts {
 }
 
 impl Units {
-    const TICKS: u64 = 4;
-    const PERIOD: u64 = 1 << 24;
+    const TICKS: u64 = 64;
+    const PERIOD: u64 = 1 << 20;
 
     fn at(tick: u64) -> Self {
         Self(tick / Self::TICKS % Self::PERIOD)

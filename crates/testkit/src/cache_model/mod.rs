@@ -3,6 +3,7 @@
 //! Nothing here knows which [`rejoin_cache::Memory`] the engine works on, so that a crate with a
 //! memory of its own can run the same operations on it.
 
+mod candidates;
 mod expectation;
 pub mod fenced;
 mod ghosts;

@@ -5,8 +5,7 @@
 //! bits of the keyed hash choose a shard and a set of ghosts, and tell a ghost. When a caller's
 //! clock steps back, the sessions of one expectation stay in the order they were heard of: the
 //! ends of its list are its oldest and newest arrivals, whatever their times. Where places are
-//! weighed by what they are worth, only these ends and a few slots are; of places worth the same
-//! goes the one met first: ends before slots, in the order of expectations, oldest before newest.
+//! weighed by what they are worth, the ends of eight lists and sixteen slots are each time, in turns, and sixteen are remembered.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +15,7 @@ use rejoin_cache::{
 };
 use rejoin_cache::{Settings, TICK_MS};
 
+use super::candidates::Candidates;
 use super::expectation::{Beliefs, Expected, Past, interval_ticks};
 use super::ghosts::{Ghosts, Remembered};
 use super::slots::Slots;
@@ -194,7 +194,6 @@ struct End {
 }
 
 struct Shard {
-    hash_key: [u8; 16],
     policy: Policy,
     block_bytes: usize,
     longest_value_bytes: usize,
@@ -210,6 +209,9 @@ struct Shard {
     /// In the order in which they were heard of.
     sessions: Vec<Session>,
     slots: Slots,
+    candidates: Candidates,
+    /// The number of the list from which the next search goes on.
+    turn: u32,
     ghosts: Ghosts,
     counters: Counters,
     weighed: Weighed,
@@ -219,7 +221,6 @@ impl Shard {
     fn new(settings: &Settings, capacity: usize, hash_key: [u8; 16], born_ms: u64) -> Self {
         let ghosts = capacity * settings.ghosts_percent as usize / 100;
         Self {
-            hash_key,
             policy: settings.policy,
             block_bytes: settings.block_bytes.next_multiple_of(8) as usize,
             longest_value_bytes: settings.longest_value_bytes as usize,
@@ -232,6 +233,8 @@ impl Shard {
             clock_stepped_back: false,
             sessions: Vec::new(),
             slots: Slots::default(),
+            candidates: Candidates::default(),
+            turn: 0,
             ghosts: Ghosts::new(ghosts, hash_key),
             counters: Counters::default(),
             weighed: Weighed::default(),
@@ -254,8 +257,7 @@ impl Shard {
             self.counters.misses += 1;
             self.counters.expired += 1;
             let Session { seen, expected, .. } = self.sessions[at];
-            let told_by = super::told_by(&self.hash_key, id);
-            beliefs.record(told_by, expected, now.saturating_sub(seen), false);
+            beliefs.record(expected, now.saturating_sub(seen), false);
             self.remove(id);
             return Answer::default();
         }
@@ -277,7 +279,7 @@ impl Shard {
             self.counters.predictions += 1;
             self.counters.prediction_error_ms += returns.abs_diff(now) * TICK_MS;
         }
-        beliefs.record(super::told_by(&self.hash_key, &session.id), before, age_ticks, true);
+        beliefs.record(before, age_ticks, true);
         session.past.record(age_ticks);
         let (past, value) = (session.past, session.value.clone());
         self.expect(at, now, beliefs.expectation(past, None, Some(before)));
@@ -289,7 +291,7 @@ impl Shard {
             return Past::default();
         };
         self.counters.wanted_after_eviction += 1;
-        beliefs.record(super::told_by(&self.hash_key, id), expected, age_ticks, true);
+        beliefs.record(expected, age_ticks, true);
         past.record(age_ticks);
         past
     }
@@ -379,25 +381,56 @@ impl Shard {
             self.counters.evicted_latest += 1;
             return Some(never);
         }
-        let ends: Vec<usize> = self.ends().into_values().flatten().collect();
-        let first_slot_of = |slot| self.sessions.iter().position(|s| s.slots[0] == slot);
-        let swept = self.slots.sweep().into_iter().filter_map(first_slot_of);
-        let worth = |at: &usize| {
-            let Session { seen, expected, .. } = self.sessions[*at];
-            beliefs.worth(expected, now.abs_diff(seen))
+        let lists = self.ends();
+        for _ in 0..8 {
+            let next = lists.range(self.turn..).next().or_else(|| lists.iter().next());
+            let Some((list, ends)) = next else { break };
+            self.turn = list + 1;
+            for at in ends {
+                let (slot, worth) = (self.sessions[*at].slots[0], self.worth(*at, now, beliefs));
+                self.candidates.consider(slot, worth);
+            }
+        }
+        for slot in self.slots.sweep() {
+            if let Some(at) = self.stored_in(slot) {
+                let Session { seen, expected, .. } = self.sessions[at];
+                beliefs.watch(expected, now.abs_diff(seen), 1);
+                self.candidates.consider(slot, self.worth(at, now, beliefs));
+            }
+        }
+        let own = beliefs.worth(newcomer, 0);
+        let least = loop {
+            let Some((slot, noted)) = self.candidates.least() else { break None };
+            let at = self.stored_in(slot);
+            let worth = at.map(|at| self.worth(at, now, beliefs));
+            if worth.is_some_and(|worth| worth <= noted) {
+                let at = at.filter(|_| worth < Some(own));
+                at.inspect(|_| self.candidates.note(slot, None));
+                break at;
+            }
+            self.candidates.note(slot, worth);
         };
-        let least = ends.iter().copied().chain(swept).min_by_key(worth);
-        let Some(at) = least.filter(|at| worth(at) < beliefs.worth(newcomer, 0)) else {
+        let Some(at) = least else {
             self.weighed.refused += 1;
             return None;
         };
         let overdue = self.sessions[at].returns().is_some_and(|returns| returns < now);
-        self.weighed.swept += u64::from(!ends.contains(&at));
+        let is_end = lists.values().flatten().any(|end| *end == at);
+        self.weighed.swept += u64::from(!is_end);
         self.weighed.overdue += u64::from(overdue);
         self.weighed.in_time += u64::from(!overdue);
         self.counters.evicted_overdue += u64::from(overdue);
         self.counters.evicted_latest += u64::from(!overdue);
         Some(at)
+    }
+
+    fn worth(&self, at: usize, now: u64, beliefs: &Beliefs) -> u64 {
+        let Session { seen, expected, .. } = self.sessions[at];
+        beliefs.worth(expected, now.abs_diff(seen))
+    }
+
+    fn stored_in(&self, slot: usize) -> Option<usize> {
+        self.sessions.iter().position(|session| session.slots[0] == slot)
     }
 
     fn occupancy(&self, now_ms: u64) -> Occupancy {
@@ -425,12 +458,12 @@ impl Shard {
         self.sessions.iter().position(|session| session.expected == Expected::Never)
     }
 
-    /// The oldest and the newest arrival of each expectation, in order.
-    fn ends(&self) -> BTreeMap<Expected, [usize; 2]> {
+    /// The oldest and the newest arrival of each list, in order.
+    fn ends(&self) -> BTreeMap<u32, [usize; 2]> {
         let mut ends = BTreeMap::new();
         for (at, Session { expected, .. }) in self.sessions.iter().enumerate() {
             if *expected != Expected::Never {
-                ends.entry(*expected).or_insert([at, at])[1] = at;
+                ends.entry(expected.list()).or_insert([at, at])[1] = at;
             }
         }
         ends
@@ -517,6 +550,7 @@ impl Shard {
             self.epoch += EPOCH_STEP_TICKS;
             let epoch = self.epoch;
             self.sessions.iter_mut().for_each(|s| s.seen = s.seen.max(epoch));
+            self.candidates = Candidates::default();
         }
         self.at(now_ms)
     }

@@ -26,7 +26,7 @@ impl Slots {
         self.free.extend(slots);
     }
 
-    /// The next eight of those ever used; of fewer, all.
+    /// The next sixteen of those ever used; of fewer, all.
     pub(crate) fn sweep(&mut self) -> Vec<usize> {
         let next = |_| {
             let at = self.hand % self.fresh;
@@ -34,6 +34,6 @@ impl Slots {
             self.hand = at + 1;
             at
         };
-        (0..self.fresh.min(8)).map(next).collect()
+        (0..self.fresh.min(16)).map(next).collect()
     }
 }
