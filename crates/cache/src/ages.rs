@@ -22,7 +22,7 @@ pub(crate) const BINS: usize = 64;
 pub(crate) const KEPT: usize = 4;
 /// Bins in a row of clients that keep none: two to the octave, for eight octaves below the mean gap and above.
 pub(crate) const LOOSE_BINS: usize = 32;
-/// Sixes of octaves of mean gaps.
+/// Groups of six octaves of mean gaps.
 pub(crate) const LOOSE_OCTAVES: usize = 5;
 const FIRST_LOOSE: usize = UNKNOWN_BINS + KEPT * OCTAVES * BINS;
 pub(crate) const ALL_BINS: usize = FIRST_LOOSE + Rhythm::COUNT * LOOSE_OCTAVES * LOOSE_BINS;

@@ -1,11 +1,11 @@
 //! The sessions of a shard that are next to be evicted.
 //!
-//! Each eviction looks at a few sessions, in turns at all of them, and remembers those of which a place is worth least. It
-//! evicts the least of those that it remembers. So it costs the same whatever the clients and however many there are, and
+//! Each eviction looks at a few sessions, in turns at all of them, and remembers those whose places are worth least. It
+//! evicts the one worth least of these. So it costs the same whatever the clients and however many there are, and
 //! chooses nearly as well as if it had looked at many times as many.
 //!
-//! What a place was worth when it was looked at may be over: the client has come since, or the session is gone. So the least is
-//! looked at again before it is evicted.
+//! Meanwhile the client may have come, or the session may be gone. So the candidate worth least is looked at again before it is
+//! evicted.
 
 use crate::slots::NONE;
 

@@ -6,7 +6,7 @@
 use crate::expectation::Expectation;
 use crate::id::{Key, SessionId};
 use crate::index::Bucket;
-use crate::order::List;
+use crate::order::{self, List};
 use crate::region::Region;
 use crate::shard::Shard;
 use crate::slots::{NONE, Slot};
@@ -126,9 +126,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         let (mut before, mut at) = (NONE, first);
         while at != NONE {
             let slot = self.meet(at, "in a list")?;
-            if slot.earlier != before
-                || !slot.expected().is_irregular() && slot.expected().index() != list
-            {
+            if slot.earlier != before || order::place(self.shard.lists, slot.expected()) != list {
                 return Err(Inconsistency::List { list, slot: at });
             }
             self.session(at, slot)?;

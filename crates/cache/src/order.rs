@@ -189,7 +189,7 @@ impl<R: Region> Order<'_, '_, R> {
 /// Returns the list of an expectation. Where trust does not matter there are lists for the first
 /// trust only, and a slot with another one was overwritten by another process.
 #[inline]
-fn place(lists: &[List], expected: Expectation) -> usize {
+pub(crate) fn place(lists: &[List], expected: Expectation) -> usize {
     let learns = lists.len() == Expectation::COUNT;
     let index = if learns && expected.is_irregular() { IRREGULAR } else { expected.index() };
     index & (lists.len() - 1)

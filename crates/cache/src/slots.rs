@@ -24,7 +24,7 @@ pub(crate) struct Slot {
     /// The session's id. A slot with the rest of a value has it too, so that no chain can be led
     /// astray.
     pub(crate) id: [u8; 32],
-    /// The neighbours in the list of the policy `lru`.
+    /// The neighbours in its list.
     pub(crate) earlier: u32,
     pub(crate) later: u32,
     /// The slot with the rest of the value; in a free slot, the next free one.
@@ -52,7 +52,7 @@ impl Slot {
         self.id_length_and_trust & Self::ID_LENGTH_MASK
     }
 
-    /// Returns the expectation of the client,
+    /// Returns the expectation of the client, which decides the list that it is in.
     #[inline]
     pub(crate) fn expected(&self) -> Expectation {
         let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);

@@ -150,6 +150,37 @@ fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
     });
 }
 
+/// Asks twenty times and is answered, and then ten times in vain. Returns how many of the ten were asked at all.
+fn asked_in_vain(follows_answers: bool) -> u64 {
+    let folder = crate::folder();
+    let store = servers_of(&folder);
+    mailbox(&store).set_deadline(Mailbox::MOST_WAIT, follows_answers);
+    let tiered = Tiered::new(Arc::clone(&store));
+    let ask = |from: u64, times| {
+        let numbers = (from..).step_by(2).take(times);
+        // A thread waits for a part of its time only: each has its own.
+        numbers
+            .for_each(|number| thread::scope(|scope| _ = scope.spawn(|| found(&tiered, number))));
+        mailbox(&store).facts().asked
+    };
+    let answered = with_agent(&folder, Duration::ZERO, || ask(1, 20));
+    ask(101, 10) - answered
+}
+
+/// Opens the cache as a server does, after an agent has made it.
+fn servers_of(folder: &Folder) -> Arc<Store> {
+    drop(agents(folder));
+    servers(folder)
+}
+
+#[test]
+fn where_answers_are_quick_an_asker_waits_for_less_than_the_deadline() {
+    // Three that wait until the deadline close the desk; shorter waits only lengthen the next.
+    assert!(asked_in_vain(false) <= 3);
+    // On a busy machine answers take longer, and so do waits.
+    assert!((0..5).any(|_| asked_in_vain(true) > 5));
+}
+
 #[test]
 fn who_presents_many_that_are_gone_has_a_server_wait_for_a_part_of_its_time() {
     let folder = crate::folder();

@@ -78,7 +78,7 @@ impl Expected {
         }
     }
 
-    /// What the application said.
+    /// Returns the interval that the application gave.
     pub(crate) fn hint(self) -> Option<Class> {
         match self {
             Self::Back(Trust::Claimed | Trust::Kept, class) => Some(class).filter(|c| c.0 > 0),
@@ -111,7 +111,7 @@ pub(crate) fn interval_ticks(ms: u64) -> u64 {
 pub(crate) struct Past {
     last: Option<Class>,
     before: Option<Class>,
-    /// Of the numbers of the gaps' classes, in quarters.
+    /// The mean of the numbers of the gaps' classes, in quarters.
     mean: i64,
     gaps: u32,
     doubt: u32,
