@@ -17,6 +17,7 @@ use crate::secret::SecretBytes;
 use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
 use crate::settings::Settings;
 use crate::shard::Shard;
+use crate::source::{Fairness, Source};
 
 /// A session cache: by default on the heap, for any number of threads. Every operation has the
 /// session id's shard to itself, for well under a microsecond; an eviction takes several where
@@ -30,6 +31,7 @@ pub struct Cache<R: Region = Mutex<HeapMemory>> {
     hash_key: [u8; 16],
     ledger: R::Ledger,
     clientele: Clientele,
+    fairness: Option<Fairness>,
 }
 
 /// A shard's region, on cache lines of its own, so that the locks of neighbours do not share one.
@@ -128,7 +130,7 @@ impl<R: Region> Cache<R> {
         let clientele = Clientele::new(sessions, Interval::from_ms(settings.prior_ms));
         let shards = layouts.into_iter().zip(regions);
         let shards = shards.map(|(layout, region)| Placed { layout, region }).collect();
-        Self { shards, hash_key, ledger, clientele }
+        Self { shards, hash_key, ledger, clientele, fairness: settings.fairness }
     }
 
     /// Turns regions and a ledger of zeros into an empty cache.
@@ -232,6 +234,17 @@ impl<R: Region> Cache<R> {
     /// Removes a session and wipes it. Returns true if it was there.
     pub fn remove(&self, id: &SessionId) -> bool {
         self.with(id, |shard, key| shard.remove(key)).unwrap_or_default()
+    }
+
+    /// Returns the bound on what one source can take, if there is one.
+    pub fn fairness(&self) -> Option<Fairness> {
+        self.fairness
+    }
+
+    /// Returns the source of clients of which a server knows this: the bytes of a network, certificate or name, by which
+    /// [`Fairness::by`] tells sources apart. Sources are those of one cache, and mean nothing in another.
+    pub fn source(&self, known: &[u8]) -> Source {
+        self.fairness.map_or(Source::UNKNOWN, |_| Source::of(known, &self.hash_key))
     }
 
     /// Returns the counts that belong to no single shard.

@@ -28,7 +28,7 @@ impl<R: Region> Shard<'_, R> {
             id: *new.id.padded(),
             earlier: NONE,
             later: NONE,
-            rest: NONE,
+            rest_and_source: Slot::packed(NONE, new.source),
             seen,
             expiry_s,
             context: new.context.0,
@@ -41,6 +41,7 @@ impl<R: Region> Shard<'_, R> {
         self.write_value(slot, new);
         self.slots.expect(index::insert(self.buckets, hash, slot));
         self.order().join(slot);
+        self.takes(new.source, self.layout.slots_for(new.value.len()));
         let counters = &mut self.header.counters;
         counters.sessions = counters.sessions.wrapping_add(1);
         counters.stored = counters.stored.wrapping_add(1);
@@ -53,8 +54,8 @@ impl<R: Region> Shard<'_, R> {
         self.block(slot)[..first.len()].copy_from_slice(first);
         for chunk in chunks {
             let rest = self.allocate();
-            self.slots[last].rest = rest;
-            self.slots[rest].rest = NONE;
+            self.slots[last].set_rest(rest);
+            self.slots[rest].set_rest(NONE);
             self.slots[rest].id = *new.id.padded();
             self.block(rest)[..chunk.len()].copy_from_slice(chunk);
             last = rest;
@@ -69,7 +70,7 @@ impl<R: Region> Shard<'_, R> {
             self.header.fresh = fresh.saturating_add(1).min(self.slots.count());
             return self.unused(fresh);
         }
-        self.header.free = self.slots[slot].rest;
+        self.header.free = self.slots[slot].rest();
         self.unused(slot)
     }
 
@@ -95,11 +96,13 @@ impl<R: Region> Shard<'_, R> {
     }
 
     fn free_slots(&mut self, first: u32) {
-        let Slot { id, value_length, rest, .. } = self.slots[first];
+        let Slot { id, value_length, .. } = self.slots[first];
+        let (rest, source) = (self.slots[first].rest(), self.slots[first].source());
+        self.gives_back(source, self.layout.slots_for(value_length.into()));
         let mut left = self.free_slot(first, usize::from(value_length));
         let mut at = rest;
         while left > 0 && self.is_rest_of(at, &id) {
-            let next = self.slots[at].rest;
+            let next = self.slots[at].rest();
             left = self.free_slot(at, left);
             at = next;
         }
@@ -114,7 +117,7 @@ impl<R: Region> Shard<'_, R> {
         let slot = &mut self.slots[freed];
         slot.id = [0; SessionId::LONGEST];
         slot.set_id_length(0);
-        slot.rest = std::mem::replace(&mut self.header.free, freed);
+        slot.set_rest(std::mem::replace(&mut self.header.free, freed));
         self.header.used = self.header.used.wrapping_sub(1);
         left - length
     }
@@ -142,7 +145,7 @@ impl<R: Region> Shard<'_, R> {
                 return false;
             }
             chunk.copy_from_slice(&self.block(from)[..chunk.len()]);
-            from = self.slots[from].rest;
+            from = self.slots[from].rest();
         }
         true
     }

@@ -10,6 +10,7 @@ use crate::order::{self, List};
 use crate::region::Region;
 use crate::shard::Shard;
 use crate::slots::{NONE, Slot};
+use crate::source::Source;
 
 /// The size of a consistent shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,6 +86,8 @@ struct Walk<'a, 'r, R> {
     shard: &'a Shard<'r, R>,
     met: Vec<bool>,
     found: Checked,
+    /// The slots of each source.
+    sources: [u32; Source::COUNT],
 }
 
 impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
@@ -94,7 +97,8 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
             let (counted, found) = (u64::from(fresh), u64::from(shard.slots.count()));
             return Err(Inconsistency::Count { name: "slots", counted, found });
         }
-        Ok(Self { shard, met: vec![false; fresh as usize], found: Checked::default() })
+        let (met, found) = (vec![false; fresh as usize], Checked::default());
+        Ok(Self { shard, met, found, sources: [0; Source::COUNT] })
     }
 
     /// Returns a slot that was not met before, and marks it as met.
@@ -116,7 +120,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
                 return Err(Inconsistency::Shared { slot: at, found_in: FOUND_IN });
             }
             self.found.freed += 1;
-            at = slot.rest;
+            at = slot.rest();
         }
         Ok(())
     }
@@ -148,20 +152,21 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
     fn session(&mut self, first: u32, slot: &Slot) -> Result<(), Inconsistency> {
         let blocks =
             usize::from(slot.value_length).div_ceil(self.shard.layout.block_bytes as usize);
-        let mut rest = slot.rest;
+        let mut rest = slot.rest();
         for _ in 1..blocks.max(1) {
             let next = self.meet(rest, "in a value")?;
             if next.id != slot.id || next.id_length() != 0 {
                 return Err(Inconsistency::Value { slot: first });
             }
             self.found.used += 1;
-            rest = next.rest;
+            rest = next.rest();
         }
         if rest != NONE {
             return Err(Inconsistency::Value { slot: first });
         }
         self.found.used += 1;
         self.found.sessions += 1;
+        self.sources[usize::from(slot.source().0)] += blocks.max(1) as u32;
         self.is_found(first, slot)
     }
 
@@ -175,7 +180,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
     }
 
     fn counts(self) -> Result<Checked, Inconsistency> {
-        let Self { shard, found, .. } = self;
+        let Self { shard, found, sources, .. } = self;
         let same = |name, counted: u64, found| {
             let error = Inconsistency::Count { name, counted, found };
             if counted == found { Ok(()) } else { Err(error) }
@@ -185,6 +190,10 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         same("slots ever used", u64::from(shard.header.fresh), found.used + found.freed)?;
         let indexed = shard.buckets.iter().filter(|bucket| **bucket != Bucket::EMPTY);
         same("index entries", found.sessions, indexed.count() as u64)?;
+        let of_sources = shard.sources.iter().zip(sources);
+        of_sources.into_iter().try_for_each(|(counted, found)| {
+            same("slots of a source", u64::from(*counted), u64::from(found))
+        })?;
         Ok(found)
     }
 }

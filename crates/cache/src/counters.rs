@@ -44,6 +44,10 @@ pub struct Counters {
     pub predictions: u64,
     /// Sum of |actual − predicted| over those, in milliseconds.
     pub prediction_error_ms: u64,
+    /// Sessions evicted for another one of their source, which had its share.
+    pub evicted_source_share: u64,
+    /// Sessions refused because their source had its share, and none of it was worth less.
+    pub refused_source_share: u64,
 }
 
 /// The counts of early data (0-RTT) that clients sent: see [`EarlyData`](crate::EarlyData).
@@ -82,7 +86,7 @@ impl Counters {
     }
 
     /// Returns every count with its name, for printing.
-    pub fn named(&self) -> [(&'static str, u64); 19] {
+    pub fn named(&self) -> [(&'static str, u64); 21] {
         [
             ("sessions", self.sessions),
             ("full_handshakes", self.full_handshakes),
@@ -103,6 +107,8 @@ impl Counters {
             ("refused_expired", self.refused_expired),
             ("predictions", self.predictions),
             ("prediction_error_ms", self.prediction_error_ms),
+            ("evicted_source_share", self.evicted_source_share),
+            ("refused_source_share", self.refused_source_share),
         ]
     }
 

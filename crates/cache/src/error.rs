@@ -59,6 +59,9 @@ pub enum Refusal {
     /// Every stored session returns sooner (Algorithm 1, line 9).
     #[error("every stored session returns sooner")]
     ReturnsLater,
+    /// Its source has its share of the shard ([`Fairness`](crate::Fairness)), and no session of that source is worth less.
+    #[error("its source has its share, and no session of that source is worth less")]
+    SourceHasItsShare,
     /// The value is larger than the limit, or than the shard.
     #[error("the session is larger than allowed")]
     TooLarge,

@@ -14,7 +14,7 @@ use crate::slots::Slot;
 
 impl Layout {
     /// The version, which goes up when the data in regions or ledgers change their place or meaning.
-    pub const VERSION: u32 = 4;
+    pub const VERSION: u32 = 5;
 
     /// Returns the fingerprint of a cache's layouts. Two programs get the same one if they divide
     /// regions in the same way and give the parts the same meaning, as far as sizes and
@@ -43,7 +43,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Capacity, Settings};
+    use crate::{Capacity, Fairness, Settings, SourceBy};
 
     #[test]
     fn another_division_is_another_layout() {
@@ -57,6 +57,10 @@ mod tests {
             Settings { block_bytes: 200, ..settings.clone() },
             Settings { ghosts_percent: 50, ..settings.clone() },
             Settings { shards: Some(2), ..settings.clone() },
+            Settings {
+                fairness: Some(Fairness { by: SourceBy::Name, percent: 9 }),
+                ..settings.clone()
+            },
         ] {
             assert_ne!(of(&settings), of(&other), "{other:?}");
         }

@@ -1,11 +1,12 @@
 //! The division of a shard's memory.
 //!
-//! A region is an array of cache lines, cut into six parts in this order:
+//! A region is an array of cache lines, cut into seven parts in this order:
 //!
 //! | part | one per | bytes |
 //! |---|---|---|
 //! | header, counters, candidates | shard | 576 |
 //! | lists | expectation | 16 |
+//! | sources, where they have shares | source | 4 |
 //! | index | two thirds of a session | 4 |
 //! | ghosts | history of an evicted client | 8 |
 //! | slots | session | 64, of which 32 are the id |
@@ -26,6 +27,7 @@ use crate::order::List;
 use crate::region::Line;
 use crate::settings::{Capacity, Policy, Prediction, Settings};
 use crate::slots::{NONE, Slot};
+use crate::source::Source;
 
 /// A shard's own figures, at the start of its region.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -68,13 +70,15 @@ pub struct Layout {
     /// Sessions of up to one block.
     pub(crate) slots: u32,
     /// The number of lines in each part, in order.
-    pub(crate) parts: [usize; 6],
+    pub(crate) parts: [usize; 7],
     pub(crate) block_bytes: u32,
     pub(crate) longest_value_bytes: u32,
     pub(crate) policy: Policy,
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
     pub(crate) prior: IntervalClass,
+    /// The most slots of one source; `None` if there is no bound.
+    pub(crate) most_of_source: Option<u32>,
 }
 
 impl Layout {
@@ -139,7 +143,7 @@ impl Layout {
         Self {
             slots,
             parts: Self::divide(
-                lists(settings),
+                [lists(settings), sources(settings)],
                 slots as usize,
                 ghosts as usize,
                 block_bytes as usize,
@@ -150,6 +154,7 @@ impl Layout {
             prediction: settings.prediction,
             grace_ticks: Interval::from_ms(settings.grace_ms).ticks(),
             prior: IntervalClass::holding(Interval::from_ms(settings.prior_ms)),
+            most_of_source: settings.fairness.map(|fair| share(slots, fair.percent)),
         }
     }
 
@@ -169,6 +174,13 @@ impl Layout {
     fn bytes_per_slot(settings: &Settings) -> u64 {
         let bytes = |slots| Self::with_slots(settings, slots).region_bytes() as u64;
         (bytes(1_000) - bytes(1)).div_ceil(999)
+    }
+
+    /// Returns the number of slots that a value of so many bytes takes.
+    #[inline]
+    pub(crate) fn slots_for(&self, value_bytes: usize) -> u32 {
+        let block_bytes = self.block_bytes as usize;
+        if value_bytes <= block_bytes { 1 } else { value_bytes.div_ceil(block_bytes) as u32 }
     }
 
     /// Returns true if the engine learns by itself when clients return.
@@ -191,10 +203,16 @@ impl Layout {
         u64::from(self.slots)
     }
 
-    fn divide(lists: usize, slots: usize, ghosts: usize, block_bytes: usize) -> [usize; 6] {
+    fn divide(
+        [lists, sources]: [usize; 2],
+        slots: usize,
+        ghosts: usize,
+        block_bytes: usize,
+    ) -> [usize; 7] {
         [
             Self::HEADER_LINES,
             lines::<List>(lists),
+            lines::<u32>(sources),
             lines::<Bucket>(Bucket::count(slots)),
             ghosts.div_ceil(GhostSet::GHOSTS),
             lines::<Slot>(slots),
@@ -211,6 +229,16 @@ fn lists(settings: &Settings) -> usize {
     }
 }
 
+/// Returns the number of sources that are counted.
+fn sources(settings: &Settings) -> usize {
+    if settings.fairness.is_some() { Source::COUNT } else { 0 }
+}
+
+/// Returns so many percent of the slots, at least one.
+fn share(slots: u32, percent: u32) -> u32 {
+    (u64::from(slots) * u64::from(percent) / 100).max(1) as u32
+}
+
 const fn lines<T>(count: usize) -> usize {
     (count * size_of::<T>()).div_ceil(Line::BYTES)
 }
@@ -224,6 +252,7 @@ fn check(settings: &Settings) -> Result<(), Error> {
     range("block_bytes", settings.block_bytes, 8, 65_528)?;
     range("longest_value_bytes", settings.longest_value_bytes, 1, 65_535)?;
     range("ghosts_percent", settings.ghosts_percent, 0, 1_000)?;
+    range("fairness", settings.fairness.map_or(1, |fair| fair.percent), 1, 100)?;
     range("shards", settings.shards.unwrap_or(1), 1, Layout::MOST_SHARDS)
 }
 

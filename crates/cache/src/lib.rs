@@ -43,6 +43,7 @@ mod session_store;
 mod settings;
 mod shard;
 mod slots;
+mod source;
 mod visit;
 
 pub use cache::Cache;
@@ -63,6 +64,7 @@ pub use session::{Arrival, Inserted, Kept, NewSession};
 pub use session_store::SessionStore;
 pub use settings::{Capacity, Policy, Prediction, Settings};
 pub use shard::REACHES_BACK_MS;
+pub use source::{Fairness, Source, SourceBy};
 pub use visit::{Hints, Issued, Visit};
 
 #[cfg(doctest)]

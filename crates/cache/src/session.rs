@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::history::History;
 use crate::id::{ContextTag, SessionId};
+use crate::source::Source;
 
 /// A session to be stored.
 #[derive(Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct NewSession<'a> {
     /// [`REACHES_BACK_MS`](crate::REACHES_BACK_MS) counts as that. The worth of its place is
     /// that of any client that comes now.
     pub seen_ms: Option<u64>,
+    /// The source of its client.
+    pub source: Source,
 }
 
 impl<'a> NewSession<'a> {
@@ -42,13 +45,15 @@ impl<'a> NewSession<'a> {
             hint_ms: None,
             sibling: false,
             seen_ms: None,
+            source: Source::UNKNOWN,
         }
     }
 }
 
 impl fmt::Debug for NewSession<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, value, expires_ms, context, history, hint_ms, sibling, seen_ms } = self;
+        let Self { id, value, expires_ms, context, history, hint_ms, .. } = self;
+        let Self { sibling, seen_ms, source, .. } = self;
         f.debug_struct("NewSession")
             .field("id", id)
             .field("value", &format_args!("{} bytes", value.len()))
@@ -58,6 +63,7 @@ impl fmt::Debug for NewSession<'_> {
             .field("hint_ms", hint_ms)
             .field("sibling", sibling)
             .field("seen_ms", seen_ms)
+            .field("source", source)
             .finish()
     }
 }

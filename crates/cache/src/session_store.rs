@@ -9,6 +9,7 @@ use crate::ledger::{EarlyData, Ledger};
 use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::session::{Arrival, Inserted, NewSession};
+use crate::source::{Fairness, Source};
 
 /// A store of sessions, on the heap or in memory that processes share.
 ///
@@ -58,6 +59,12 @@ pub trait SessionStore {
 
     /// See [`Cache::remove`].
     fn remove(&self, id: &SessionId) -> bool;
+
+    /// See [`Cache::fairness`].
+    fn fairness(&self) -> Option<Fairness>;
+
+    /// See [`Cache::source`].
+    fn source(&self, known: &[u8]) -> Source;
 
     /// Returns the counts that belong to no single session.
     fn ledger(&self) -> &Ledger;
@@ -130,6 +137,14 @@ macro_rules! left_to {
 
         fn remove(&$self, id: &SessionId) -> bool {
             $to.remove(id)
+        }
+
+        fn fairness(&$self) -> Option<Fairness> {
+            $to.fairness()
+        }
+
+        fn source(&$self, known: &[u8]) -> Source {
+            $to.source(known)
         }
 
         fn ledger(&$self) -> &Ledger {

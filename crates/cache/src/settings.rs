@@ -1,5 +1,7 @@
 //! The settings of a cache.
 
+use crate::source::Fairness;
+
 /// The size of a cache. The bound is exact: nothing is allocated later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
@@ -81,6 +83,8 @@ pub struct Settings {
     /// The number of shards, each with its own lock, at most 4,096. `None` means one per 8,192
     /// sessions, at most 64.
     pub shards: Option<u32>,
+    /// The bound on what one source can take; `None` if there is none.
+    pub fairness: Option<Fairness>,
 }
 
 impl Settings {
@@ -99,6 +103,7 @@ impl Settings {
             longest_value_bytes: 16 * 1024,
             ghosts_percent: 100,
             shards: None,
+            fairness: None,
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Shard<'r, R> {
     return_times: ReturnTimes<&'r Waits>,
     pub(crate) header: &'r mut Header,
     pub(crate) lists: &'r mut [List],
+    /// The slots that each source has; empty where no source has a share.
+    pub(crate) sources: &'r mut [u32],
     pub(crate) buckets: &'r mut [Bucket],
     ghosts: &'r mut [GhostSet],
     pub(crate) slots: Slots<'r, R>,
@@ -76,9 +78,10 @@ impl<'r, R: Region> Shard<'r, R> {
         hash_key: &'r [u8; 16],
         return_times: ReturnTimes<&'r Waits>,
     ) -> Self {
-        let [header, lists, index, ghosts, slots, _] = layout.parts;
+        let [header, lists, sources, index, ghosts, slots, _] = layout.parts;
         let (header, region) = region.split_at_mut(header);
         let (lists, region) = region.split_at_mut(lists);
+        let (sources, region) = region.split_at_mut(sources);
         let (buckets, region) = region.split_at_mut(index);
         let (ghosts, region) = region.split_at_mut(ghosts);
         let (slots, blocks) = region.split_at_mut(slots);
@@ -88,6 +91,7 @@ impl<'r, R: Region> Shard<'r, R> {
             return_times,
             header: one(header),
             lists: bytemuck::cast_slice_mut(lists),
+            sources: bytemuck::cast_slice_mut(sources),
             buckets: bytemuck::cast_slice_mut(buckets),
             ghosts: bytemuck::cast_slice_mut(ghosts),
             slots: Slots::new(bytemuck::cast_slice_mut(slots)),
@@ -200,13 +204,9 @@ impl<'r, R: Region> Shard<'r, R> {
         if let Some(old) = self.find(key) {
             self.free(old, key.hash);
         }
-        let block_bytes = self.layout.block_bytes as usize;
-        let needed = match new.value.len() {
-            length if length <= block_bytes => 1,
-            length => length.div_ceil(block_bytes),
-        };
+        let needed = self.layout.slots_for(new.value.len());
         let longest = self.layout.longest_value_bytes as usize;
-        if new.value.len() > longest || needed > self.layout.slots as usize {
+        if new.value.len() > longest || needed > self.layout.slots {
             add(&mut self.header.counters.refused_too_large, 1);
             return Err(Refusal::TooLarge);
         }
@@ -217,7 +217,8 @@ impl<'r, R: Region> Shard<'r, R> {
         }
         let seen = new.seen_ms.map_or(now, |seen_ms| self.ticks(seen_ms).min(now.into()) as u32);
         let expected = self.expected_of_new(new);
-        let evicted = match self.make_room(now, needed as u32, expected, admission) {
+        let of_source = self.keep_share(now, new.source, needed, expected)?;
+        let evicted = match self.make_room(now, needed, expected, admission) {
             Ok(evicted) => evicted,
             Err(refusal) => {
                 self.remember(key.hash, now, seen, expected, new.history);
@@ -225,7 +226,7 @@ impl<'r, R: Region> Shard<'r, R> {
             }
         };
         self.write(seen, key.hash, new, expiry_s, expected);
-        Ok(Inserted { evicted })
+        Ok(Inserted { evicted: of_source + evicted })
     }
 
     /// See [`Cache::hint`](crate::Cache::hint).
@@ -274,6 +275,7 @@ impl<'r, R: Region> Shard<'r, R> {
         self.buckets.fill(Bucket::EMPTY);
         self.ghosts.fill(bytemuck::Zeroable::zeroed());
         self.lists.fill(List::EMPTY);
+        self.sources.fill(0);
         let Header { counters, emptied, .. } = *self.header;
         let counters = Counters { sessions: 0, ..counters };
         *self.header = Header { counters, emptied, ..Header::new(0, 0) };
@@ -436,6 +438,13 @@ impl<'r, R: Region> Shard<'r, R> {
         let (expected, history) = (slot.expected(), slot.history);
         let age_ticks = now.saturating_sub(slot.seen);
         self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, returned);
+    }
+
+    /// Learns that a client is given up on that is not remembered.
+    pub(crate) fn give_up_on(&self, expected: Expectation, age_ticks: u32) {
+        if self.layout.learns() {
+            self.return_times.record(expected, age_ticks, false);
+        }
     }
 
     /// Learns that a client has returned, or is given up on.

@@ -13,6 +13,7 @@ use std::ops::{Index, IndexMut};
 use crate::expectation::Expectation;
 use crate::history::History;
 use crate::region::Region;
+use crate::source::Source;
 
 /// The value of a link that leads to no slot.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -27,8 +28,8 @@ pub(crate) struct Slot {
     /// The neighbours in its list.
     pub(crate) earlier: u32,
     pub(crate) later: u32,
-    /// The slot with the rest of the value; in a free slot, the next free one.
-    pub(crate) rest: u32,
+    /// Twenty-four bits of the slot with the rest of the value, or of the next free one in a free slot, and the source.
+    pub(crate) rest_and_source: u32,
     /// The time the client was last seen, in ticks.
     pub(crate) seen: u32,
     /// The end of its lifetime, in seconds since the shard was made.
@@ -45,6 +46,32 @@ pub(crate) struct Slot {
 impl Slot {
     const ID_LENGTH_BITS: u32 = 6;
     const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
+    const REST_BITS: u32 = 24;
+    /// All bits of [`NONE`] that there is room for. No slot has this number: see [`crate::layout`].
+    const REST_MASK: u32 = (1 << Self::REST_BITS) - 1;
+
+    /// Returns the slot with the rest of the value; in a free slot, the next free one.
+    #[inline]
+    pub(crate) fn rest(&self) -> u32 {
+        let rest = self.rest_and_source & Self::REST_MASK;
+        if rest == Self::REST_MASK { NONE } else { rest }
+    }
+
+    #[inline]
+    pub(crate) fn set_rest(&mut self, rest: u32) {
+        self.rest_and_source = Self::packed(rest, self.source());
+    }
+
+    /// Returns the source of the session's client.
+    #[inline]
+    pub(crate) fn source(&self) -> Source {
+        Source((self.rest_and_source >> Self::REST_BITS) as u8)
+    }
+
+    #[inline]
+    pub(crate) fn packed(rest: u32, source: Source) -> u32 {
+        u32::from(source.0) << Self::REST_BITS | rest & Self::REST_MASK
+    }
 
     /// Returns the id's length; zero if this is not a session's first slot.
     #[inline]

@@ -16,6 +16,7 @@ use crate::interval::Interval;
 use crate::secret::SecretBytes;
 use crate::session::NewSession;
 use crate::session_store::SessionStore;
+use crate::source::Source;
 
 /// The hints that an application gives on when its clients return. By this setting an adapter calls
 /// [`Visit::issue`] or [`Visit::issue_later`].
@@ -47,6 +48,7 @@ pub struct Issued {
 #[derive(Debug, Default)]
 pub struct Visit {
     history: History,
+    source: Source,
     /// The session with which the client is expected back: the one found, or the newest stored.
     current: Option<SessionId>,
     /// The client's other sessions in the cache: those consumed, and those issued beside the newest.
@@ -118,6 +120,11 @@ impl Visit {
             history.record(Interval::from_ms(away_ms).ticks());
         }
         self.history = history;
+    }
+
+    /// Sets the source of the client, for the sessions that it is given.
+    pub fn comes_from(&mut self, source: Source) {
+        self.source = source;
     }
 
     /// Returns the client's history, this visit included.
@@ -216,6 +223,7 @@ impl Visit {
             hint_ms,
             sibling,
             seen_ms: None,
+            source: self.source,
         };
         // The cache counts a refusal, which costs the client a full handshake and nothing else.
         let _ = cache.insert(now_ms, &new);

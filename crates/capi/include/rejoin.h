@@ -47,6 +47,22 @@
 #define REJOIN_POLICY_LRU 1
 
 /**
+ * `source_by`: the client's network, 24 bits of an IPv4 address, 48 of an IPv6 address. The connection's socket must be
+ * known to libssl (`SSL_set_fd`).
+ */
+#define REJOIN_SOURCE_ADDRESS 0
+
+/**
+ * `source_by`: the client's certificate.
+ */
+#define REJOIN_SOURCE_CERTIFICATE 1
+
+/**
+ * `source_by`: the name of the host that the client asks for.
+ */
+#define REJOIN_SOURCE_NAME 2
+
+/**
  * `flags`: do not verify the server. The connection neither uses nor leaves a session.
  */
 #define REJOIN_UNVERIFIED 1
@@ -201,6 +217,16 @@ typedef struct {
    * Ignored without a capacity.
    */
   uint64_t policy;
+  /**
+   * The most that the clients of one source can take of the store, in percent, 1 to 100. 0: no bound. Ignored without
+   * a capacity.
+   */
+  uint64_t source_percent;
+  /**
+   * The data by which sources are told apart: `REJOIN_SOURCE_ADDRESS`, `REJOIN_SOURCE_CERTIFICATE` or
+   * `REJOIN_SOURCE_NAME`.
+   */
+  uint64_t source_by;
 } rejoin_settings;
 
 /**
@@ -288,6 +314,14 @@ typedef struct {
    * Sum of |actual − predicted| over these hits, in milliseconds.
    */
   uint64_t prediction_error_ms;
+  /**
+   * Evictions for another session of the same source, which had its share.
+   */
+  uint64_t evicted_source_share;
+  /**
+   * Sessions not stored because their source had its share, and none of its sessions was worth less.
+   */
+  uint64_t refused_source_share;
 } rejoin_counters;
 
 /**

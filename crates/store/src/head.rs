@@ -6,14 +6,14 @@
 
 use std::hash::Hasher;
 
-use rejoin_cache::{Capacity, Layout, Policy, Prediction, Settings};
+use rejoin_cache::{Capacity, Fairness, Layout, Policy, Prediction, Settings, SourceBy};
 use siphasher::sip::{SipHasher13, SipHasher24};
 use zeroize::Zeroize;
 
 use crate::division::{Division, Fit};
 
 /// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
 
 /// The keys of a cache: wiped when dropped, never printed.
@@ -85,6 +85,9 @@ struct Written {
     ghosts_percent: u32,
     /// Zero stands for the default number.
     shards: u32,
+    /// Zero stands for no bound.
+    source_percent: u32,
+    source_by: u32,
     clustered: u32,
     boot_id: [u8; 16],
     created_unix_s: u64,
@@ -100,7 +103,7 @@ impl Head {
     /// Returns the bytes for the file. The caller wipes them.
     pub(crate) fn to_bytes(&self, layouts: &[Layout]) -> [u8; Self::BYTES] {
         let Settings { capacity, policy, prediction, grace_ms, prior_ms, .. } = self.settings;
-        let Settings { block_bytes, longest_value_bytes, ghosts_percent, shards, .. } =
+        let Settings { block_bytes, longest_value_bytes, ghosts_percent, shards, fairness, .. } =
             self.settings;
         let (is_in_bytes, capacity) = match capacity {
             Capacity::Sessions(sessions) => (0, sessions),
@@ -122,6 +125,10 @@ impl Head {
             longest_value_bytes,
             ghosts_percent,
             shards: shards.unwrap_or(0),
+            source_percent: fairness.map_or(0, |fair| fair.percent),
+            source_by: fairness
+                .and_then(|fair| SOURCES.iter().position(|of| *of == fair.by))
+                .unwrap_or_default() as u32,
             clustered: self.clustered.into(),
             boot_id: self.boot_id,
             created_unix_s: self.created_unix_s,
@@ -157,6 +164,7 @@ impl Head {
 const _: () = assert!(Head::BYTES <= Division::FIGURES);
 
 const POLICIES: [Policy; 2] = [Policy::Predictive, Policy::Lru];
+const SOURCES: [SourceBy; 3] = [SourceBy::Address, SourceBy::Certificate, SourceBy::Name];
 const PREDICTIONS: [Prediction; 3] = [Prediction::Hint, Prediction::Learned, Prediction::Both];
 
 impl Written {
@@ -182,6 +190,13 @@ impl Written {
             longest_value_bytes: self.longest_value_bytes,
             ghosts_percent: self.ghosts_percent,
             shards: (self.shards != 0).then_some(self.shards),
+            fairness: match self.source_percent {
+                0 => None,
+                percent => {
+                    let by = *SOURCES.get(self.source_by as usize)?;
+                    Some(Fairness { by, percent })
+                }
+            },
         };
         let keys = Keys { hash: self.hash_key, id: self.id_key };
         let clustered = match self.clustered {
@@ -211,7 +226,8 @@ mod tests {
         for settings in [
             Settings { policy: Policy::Lru, shards: Some(3), ..settings.clone() },
             Settings { prediction: Prediction::Hint, grace_ms: 1, ..settings.clone() },
-            Settings { prediction: Prediction::Learned, prior_ms: 7, ..settings },
+            Settings { prediction: Prediction::Learned, prior_ms: 7, ..settings.clone() },
+            Settings { fairness: Some(Fairness { by: SourceBy::Name, percent: 7 }), ..settings },
             Settings { block_bytes: 99, ..Settings::new(Capacity::Bytes(1_000_000)) },
         ] {
             let head = Head::from_bytes(&written(&settings)).expect("readable");

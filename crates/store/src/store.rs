@@ -478,7 +478,7 @@ fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Er
         };
     }
     let settings = first_of![capacity policy prediction grace_ms prior_ms block_bytes
-        longest_value_bytes ghosts_percent shards];
+        longest_value_bytes ghosts_percent shards fairness];
     let (setting, theirs, ours) = settings.into_iter().find(|(_, theirs, ours)| theirs != ours)?;
     Some(Error::OtherSettings { name: name.clone(), setting, theirs, ours })
 }

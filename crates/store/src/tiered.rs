@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rejoin_cache::{
-    Arrival, ContextTag, Inserted, Ledger, NewSession, Refusal, SecretBytes, SessionId,
-    SessionStore,
+    Arrival, ContextTag, Fairness, Inserted, Ledger, NewSession, Refusal, SecretBytes, SessionId,
+    SessionStore, Source,
 };
 
 use crate::letters::Says;
@@ -115,6 +115,14 @@ impl SessionStore for Tiered {
         let was_there = self.store.cache().remove(id);
         self.tell(id, ContextTag::default(), Says::Removed);
         was_there
+    }
+
+    fn fairness(&self) -> Option<Fairness> {
+        self.store.cache().fairness()
+    }
+
+    fn source(&self, known: &[u8]) -> Source {
+        self.store.cache().source(known)
     }
 
     fn ledger(&self) -> &Ledger {

@@ -1,7 +1,7 @@
 //! The decoding of a fuzzer's bytes: a small cache, and operations on it at their times.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use rejoin_cache::{Capacity, ContextTag, Policy, Prediction, Settings};
+use rejoin_cache::{Capacity, ContextTag, Fairness, Policy, Prediction, Settings, SourceBy};
 use rejoin_testkit::cache_model::operation::{New, Operation};
 
 /// The number of clients whose sessions are operated on.
@@ -22,6 +22,7 @@ pub(crate) struct Small {
     prior_ms: u32,
     lru: bool,
     hints: Option<bool>,
+    source_percent: Option<u8>,
 }
 
 impl Small {
@@ -36,6 +37,10 @@ impl Small {
             longest_value_bytes: 1 + u32::from(self.longest),
             ghosts_percent: 3 * u32::from(self.ghosts),
             shards: Some(1 + u32::from(self.shards % 3)),
+            fairness: self.source_percent.map(|percent| Fairness {
+                by: SourceBy::Address,
+                percent: 1 + u32::from(percent % 100),
+            }),
             ..Settings::new(Capacity::Sessions(1 + u64::from(self.sessions % 12)))
         }
     }
@@ -104,6 +109,7 @@ fn new_session(bytes: &mut Unstructured<'_>, now_ms: u64) -> Result<New> {
         sibling: bytes.arbitrary()?,
         seen_ms: seen_ago_ms.map(|ago_ms| now_ms.saturating_sub(ago_ms.into())),
         with_history: bytes.arbitrary()?,
+        source: u8::arbitrary(bytes)? % 3,
     })
 }
 

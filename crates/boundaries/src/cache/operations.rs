@@ -110,6 +110,7 @@ impl Ledger {
             hint_ms: new.hint_ms,
             sibling: new.sibling,
             seen_ms: new.seen_ms,
+            source: self.cache.source(&[new.source]),
         };
         match self.cache.insert(now_ms, &session) {
             Ok(inserted) => {
@@ -142,9 +143,14 @@ impl Ledger {
         assert!(counted.wanted_after_eviction <= counted.misses);
         assert!(counted.predictions <= counted.hits);
         assert_eq!(counted.stored, self.inserted);
-        let Counters { refused_returns_later, refused_too_large, refused_expired, .. } = counted;
-        assert_eq!(refused_returns_later + refused_too_large + refused_expired, self.refused);
-        let evicted = counted.evicted_overdue + counted.evicted_latest + counted.evicted_oldest;
+        let Counters { refused_returns_later, refused_source_share, .. } = counted;
+        let Counters { refused_too_large, refused_expired, .. } = counted;
+        let refused = refused_returns_later + refused_source_share;
+        assert_eq!(refused + refused_too_large + refused_expired, self.refused);
+        let evicted = counted.evicted_overdue
+            + counted.evicted_latest
+            + counted.evicted_oldest
+            + counted.evicted_source_share;
         let gone = evicted + counted.expired + self.withdrawn;
         assert_eq!(counted.sessions + gone, counted.stored);
     }

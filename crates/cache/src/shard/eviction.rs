@@ -71,7 +71,7 @@ impl<R: Region> Shard<'_, R> {
     }
 
     /// Returns the next slot of those that have been used, in turns.
-    fn next_at_hand(&mut self) -> u32 {
+    pub(crate) fn next_at_hand(&mut self) -> u32 {
         let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
         self.header.hand = at + 1;
         at
@@ -160,7 +160,7 @@ impl<R: Region> Shard<'_, R> {
 
     /// Returns what the place of a client last seen at `seen` is worth.
     #[inline]
-    fn worth(&self, expected: Expectation, seen: u32, now: u32) -> u64 {
+    pub(crate) fn worth(&self, expected: Expectation, seen: u32, now: u32) -> u64 {
         // A session seen in the future, before the clock stepped back, must be evictable too.
         self.return_times.worth(expected, now.abs_diff(seen))
     }
@@ -175,5 +175,17 @@ impl<R: Region> Shard<'_, R> {
         let hash = SessionId::from_padded(id, length).hash_with(self.hash_key);
         self.remember(hash, now, seen, expected, history);
         self.free(slot, hash);
+    }
+
+    /// Evicts a session, and gives up on its client.
+    pub(crate) fn evict_unremembered(&mut self, now: u32, slot: u32) {
+        let victim = self.slots[slot];
+        let Slot { id, seen, .. } = victim;
+        let length = victim.id_length();
+        if !self.slots.expect(length > 0) {
+            return;
+        }
+        self.give_up_on(victim.expected(), now.saturating_sub(seen));
+        self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
     }
 }

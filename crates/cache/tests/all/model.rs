@@ -11,8 +11,10 @@
 //! size, longest value, ghosts, prior, pace of the clock, and whether the clock may step back
 //! follow from the seed. Each runs on the heap and in the middle of fenced memory.
 
-use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Line, Memory, Policy, Prediction};
-use rejoin_cache::{SecretBytes, Settings};
+use rejoin_cache::{
+    Cache, Capacity, ContextTag, Fairness, Layout, Line, Memory, Policy, Prediction,
+};
+use rejoin_cache::{SecretBytes, Settings, SourceBy};
 use rejoin_testkit::cache_model::Weighed;
 use rejoin_testkit::cache_model::fenced::Fenced;
 use rejoin_testkit::cache_model::operation::{Operation, id_of};
@@ -115,6 +117,10 @@ fn plan(asked: Settings, random: &mut Random) -> Plan {
         block_bytes,
         longest_value_bytes: random.one_of(&[block_bytes - 1, 3 * block_bytes, 2_000, 65_535]),
         ghosts_percent: random.one_of(&[0, 100, 400, 1_000]),
+        fairness: random.once_in(2).then(|| Fairness {
+            by: SourceBy::Address,
+            percent: random.one_of(&[1, 10, 30, 60, 100]),
+        }),
         ..asked
     };
     let layouts = Layout::for_cache(&settings).expect("settings make a cache");

@@ -52,6 +52,10 @@ pub struct RejoinCounters {
     pub predictions: u64,
     /// Sum of |actual − predicted| over these hits, in milliseconds.
     pub prediction_error_ms: u64,
+    /// Evictions for another session of the same source, which had its share.
+    pub evicted_source_share: u64,
+    /// Sessions not stored because their source had its share, and none of its sessions was worth less.
+    pub refused_source_share: u64,
 }
 
 /// Implements the conversion for these fields, which are all.
@@ -68,7 +72,8 @@ macro_rules! from_counters {
 from_counters! {
     sessions full_handshakes resumed_handshakes stored hits misses forged rejected expired
     foreign_context wanted_after_eviction evicted_overdue evicted_latest evicted_oldest
-    refused_returns_later refused_too_large refused_expired predictions prediction_error_ms
+    refused_returns_later refused_too_large refused_expired predictions prediction_error_ms evicted_source_share
+    refused_source_share
 }
 
 impl RejoinCounters {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
+use rejoin_cache::{ContextTag, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{Agent, ClusterSecret, Settings};
 use rejoin_store::{Mailbox, Store, Tiered, now_ms};
 use rejoin_testkit::cluster::ValkeyCluster;
@@ -227,16 +227,8 @@ impl House {
     }
 
     fn insert(&self, number: u64) {
-        let new = NewSession {
-            id: id(number),
-            value: &[7; VALUE_BYTES],
-            expires_ms: now_ms() + 3_600_000,
-            context: CONTEXT,
-            history: History::default(),
-            hint_ms: None,
-            sibling: false,
-            seen_ms: None,
-        };
+        let expires_ms = now_ms() + 3_600_000;
+        let new = NewSession::new(id(number), &[7; VALUE_BYTES], expires_ms, CONTEXT);
         // A full cache refuses nothing that is new.
         let _ = self.servers[number as usize % MACHINES].insert(now_ms(), &new);
     }

@@ -13,9 +13,7 @@ use openssl::ssl::{
     Ssl, SslContext, SslContextBuilder, SslFiletype, SslMethod, SslOptions, SslSession,
     SslSessionCacheMode, SslVersion,
 };
-use rejoin_cache::{
-    Capacity, ContextTag, History, IdSeal, NewSession, SecretBytes, SessionId, Settings,
-};
+use rejoin_cache::{Capacity, ContextTag, IdSeal, NewSession, SecretBytes, SessionId, Settings};
 use rejoin_openssl::session_bytes;
 use rejoin_store::{Store, now_ms};
 
@@ -104,16 +102,7 @@ fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
     let (now_ms, id) = (now_ms(), id(client));
     let mut value = session_bytes(session).expect("serialised");
     seal.seal_value(&id, LABEL, &mut value);
-    let new = NewSession {
-        id,
-        value: &value,
-        expires_ms: now_ms + 86_400_000,
-        context: CONTEXT,
-        history: History::default(),
-        hint_ms: None,
-        sibling: false,
-        seen_ms: None,
-    };
+    let new = NewSession::new(id, &value, now_ms + 86_400_000, CONTEXT);
     store.cache().insert(now_ms, &new).expect("there is room");
 }
 

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::shown::{Shown, number, text_of};
-use rejoin_cache::{
-    Capacity, ContextTag, Counters, History, NewSession, SecretBytes, SessionId, Settings,
-};
+use rejoin_cache::{Capacity, ContextTag, Counters, NewSession, SecretBytes, SessionId, Settings};
 use rejoin_store::{CacheName, SharedKeys, Store, now_ms};
 use rejoin_tickets::{KeySource, TicketEvent};
 use serde_json::Value;
@@ -88,16 +86,8 @@ impl Drop for Cached {
 }
 
 fn session(client: u32) -> NewSession<'static> {
-    NewSession {
-        id: SessionId::new(&client.to_le_bytes()).expect("four bytes"),
-        value: &[1; 100],
-        expires_ms: u64::MAX,
-        context: CONTEXT,
-        history: History::default(),
-        hint_ms: None,
-        sibling: false,
-        seen_ms: None,
-    }
+    let id = SessionId::new(&client.to_le_bytes()).expect("four bytes");
+    NewSession::new(id, &[1; 100], u64::MAX, CONTEXT)
 }
 
 fn look_up(store: &Store, client: u32, context: ContextTag) {

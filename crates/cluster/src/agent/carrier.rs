@@ -160,14 +160,9 @@ impl Carrier {
         let now_ms = now_ms();
         let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
         let new = NewSession {
-            id: *id,
-            value: &found.value,
-            expires_ms: boot_of(found.expires_ms),
-            context: found.context,
             history: found.past.history,
-            hint_ms: None,
-            sibling: false,
             seen_ms: Some(now_ms.saturating_sub(away_ms)),
+            ..NewSession::new(*id, &found.value, boot_of(found.expires_ms), found.context)
         };
         found.context == context && self.store.cache().admit(now_ms, &new).is_ok()
     }

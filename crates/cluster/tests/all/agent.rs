@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
+use rejoin_cache::{ContextTag, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
     Agent, ClusterKeys, ClusterSecret, Error, Health, HealthFacts as Facts, News, RingRecord,
     SentinelSettings, Settings,
@@ -81,16 +81,8 @@ impl Machine {
     }
 
     pub(crate) fn insert(&self, number: u8) {
-        let new = NewSession {
-            id: id(number),
-            value: &[number; 100],
-            expires_ms: now_ms() + 3_600_000,
-            context: CONTEXT,
-            history: History::default(),
-            hint_ms: None,
-            sibling: false,
-            seen_ms: None,
-        };
+        let value = [number; 100];
+        let new = NewSession::new(id(number), &value, now_ms() + 3_600_000, CONTEXT);
         self.server.insert(now_ms(), &new).expect("there is room");
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use openssl::ssl::{Ssl, SslSession, SslStream};
 use rejoin_cache::{
-    Cache, Capacity, ContextTag, History, NewSession, Policy, Prediction, SessionId, Settings,
+    Cache, Capacity, ContextTag, NewSession, Policy, Prediction, SessionId, Settings,
 };
 use rejoin_openssl::FilledCache;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
@@ -217,16 +217,8 @@ fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8
         0 => u64::MAX,
         lifetime_s => now_ms + lifetime_s * 1_000,
     };
-    let new = NewSession {
-        id,
-        value,
-        expires_ms,
-        context: ContextTag(1),
-        history: History::default(),
-        hint_ms: Some(BACK_IN_MS),
-        sibling: false,
-        seen_ms: None,
-    };
+    let new = NewSession::new(id, value, expires_ms, ContextTag(1));
+    let new = NewSession { hint_ms: Some(BACK_IN_MS), ..new };
     // A refusal is the policy's word, and is counted by the cache.
     cache.insert(now_ms, &new).is_ok()
 }

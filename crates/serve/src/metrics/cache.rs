@@ -45,6 +45,12 @@ fn help_of(name: &str) -> &'static str {
         "refused_returns_later" => {
             "Sessions not stored because all others were expected sooner, or more surely"
         }
+        "evicted_source_share" => {
+            "Sessions evicted for another of their source, which had its share"
+        }
+        "refused_source_share" => {
+            "Sessions not stored because their source had its share, and none of it was worth less"
+        }
         "refused_too_large" => "Sessions not stored because they were too large",
         "refused_expired" => "Sessions not stored because the lifetime was over",
         "predictions" => "Hits whose return time had been predicted",

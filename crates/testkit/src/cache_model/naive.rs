@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use rejoin_cache::{
     ContextTag, Counters, Layout, NewSession, Occupancy, Policy, REACHES_BACK_MS, Refusal,
-    SessionId,
+    SessionId, Source,
 };
 use rejoin_cache::{Settings, TICK_MS};
 
@@ -177,6 +177,7 @@ struct Session {
     /// In ticks.
     seen: u64,
     expected: Expected,
+    source: Source,
 }
 
 impl Session {
@@ -193,12 +194,17 @@ struct End {
     expected: Expected,
 }
 
+/// Never expected, overdue, or other, and by how much it is worth among others of its kind.
+type Value = (u8, u64);
+
 struct Shard {
     policy: Policy,
     block_bytes: usize,
     longest_value_bytes: usize,
     grace_ticks: u64,
     capacity: usize,
+    /// The most slots of one source.
+    share: Option<usize>,
     born_ms: u64,
     /// The earliest time at which a client may have been heard of elsewhere: that of tick zero.
     begin_ms: u64,
@@ -226,6 +232,7 @@ impl Shard {
             longest_value_bytes: settings.longest_value_bytes as usize,
             grace_ticks: interval_ticks(settings.grace_ms),
             capacity,
+            share: settings.fairness.map(|fair| (capacity * fair.percent as usize / 100).max(1)),
             born_ms,
             begin_ms: born_ms - REACHES_BACK_MS.min(born_ms) / TICK_MS * TICK_MS,
             epoch: 0,
@@ -321,7 +328,7 @@ impl Shard {
         let seen = new.seen_ms.map_or(now, |seen_ms| self.at(seen_ms).min(now));
         // It joins those heard of now.
         self.clock_stepped_back |= seen < now;
-        let mut evicted = 0;
+        let mut evicted = self.keep_share(now, new.source, needed, expected, beliefs)?;
         while self.capacity - self.used() < needed {
             let Some(victim) = self.victim(now, expected, beliefs) else {
                 self.counters.refused_returns_later += 1;
@@ -342,8 +349,76 @@ impl Shard {
             past,
             seen,
             expected,
+            source: new.source,
         });
         Ok(evicted)
+    }
+
+    /// Evicts sessions of a source, each worth less than the newcomer, until it has room for so many more slots within its
+    /// share. Nobody is remembered.
+    fn keep_share(
+        &mut self,
+        now: u64,
+        source: Source,
+        needed: usize,
+        newcomer: Expected,
+        beliefs: &Beliefs,
+    ) -> Result<u32, Refusal> {
+        let Some(share) = self.share.filter(|_| source != Source::UNKNOWN) else { return Ok(0) };
+        let mut evicted = 0;
+        loop {
+            let its = self.sessions.iter().filter(|session| session.source == source);
+            if its.map(|session| session.slots.len()).sum::<usize>() + needed <= share {
+                return Ok(evicted);
+            }
+            let least = self.least_of(now, source, share, beliefs);
+            let own = self.value(now, now, newcomer, true, beliefs);
+            let Some((_, at)) = least.filter(|(value, _)| *value < own && needed <= share) else {
+                self.counters.refused_source_share += 1;
+                beliefs.record(newcomer, 0, false);
+                return Err(Refusal::SourceHasItsShare);
+            };
+            self.counters.evicted_source_share += 1;
+            let Session { id, seen, expected, .. } = self.sessions[at];
+            beliefs.record(expected, now.saturating_sub(seen), false);
+            self.remove(&id);
+            evicted += 1;
+        }
+    }
+
+    /// The session of a source that has the least value, of the first sixteen that the hand comes to. It gives up after so
+    /// many slots that sixteen of a full share are among them, on average.
+    fn least_of(
+        &mut self,
+        now: u64,
+        source: Source,
+        share: usize,
+        beliefs: &Beliefs,
+    ) -> Option<(Value, usize)> {
+        let looks = (16 * self.capacity.div_ceil(share)).min(512);
+        let Self { slots, sessions, .. } = self;
+        let stored = |slot| sessions.iter().position(|s| s.slots[0] == slot && s.source == source);
+        let its: Vec<usize> = slots.sweep(looks).filter_map(stored).take(16).collect();
+        let value = |at: usize| {
+            let Session { seen, expected, .. } = self.sessions[at];
+            (self.value(now, seen, expected, false, beliefs), at)
+        };
+        its.into_iter()
+            .map(value)
+            .reduce(|least, other| if other.0 < least.0 { other } else { least })
+    }
+
+    /// What a place is worth by whatever policy: comparable between sessions at one time.
+    fn value(&self, now: u64, seen: u64, of: Expected, is_new: bool, beliefs: &Beliefs) -> Value {
+        let returns = of.ticks().map(|ticks| seen + ticks);
+        match returns {
+            _ if self.policy == Policy::Lru && is_new => (2, u64::MAX),
+            _ if self.policy == Policy::Lru => (2, seen),
+            None => (0, 0),
+            Some(_) if beliefs.weighs() => (2, beliefs.worth(of, now.abs_diff(seen))),
+            Some(returns) if returns + self.grace_ticks < now => (1, 0),
+            Some(returns) => (2, u64::MAX - returns),
+        }
     }
 
     fn victim(&mut self, now: u64, newcomer: Expected, beliefs: &Beliefs) -> Option<usize> {
@@ -391,7 +466,7 @@ impl Shard {
                 self.candidates.consider(slot, worth);
             }
         }
-        for slot in self.slots.sweep() {
+        for slot in self.slots.sweep(16).collect::<Vec<_>>() {
             if let Some(at) = self.stored_in(slot) {
                 let Session { seen, expected, .. } = self.sessions[at];
                 beliefs.watch(expected, now.abs_diff(seen), 1);

@@ -28,6 +28,8 @@ pub struct New {
     pub seen_ms: Option<u64>,
     /// True if the client brings the history of its last arrival.
     pub with_history: bool,
+    /// The number of the client's source; zero if it has none.
+    pub source: u8,
 }
 
 /// A client's id. They are of all lengths from 2 to 32 bytes, and come in pairs that differ by a

@@ -122,6 +122,7 @@ impl Plan {
             sibling: random.once_in(8),
             seen_ms: (self.back && random.once_in(8)).then(|| self.seen_ms(now_ms, random)),
             with_history: !random.once_in(3),
+            source: random.one_of(&[0, 0, 1, 1, 1, 2, 3]),
         }
     }
 

@@ -26,14 +26,14 @@ impl Slots {
         self.free.extend(slots);
     }
 
-    /// The next sixteen of those ever used; of fewer, all.
-    pub(crate) fn sweep(&mut self) -> Vec<usize> {
-        let next = |_| {
-            let at = self.hand % self.fresh;
+    /// The next of those ever used, at most so many; of fewer, all. Each counts as looked at when it is taken.
+    pub(crate) fn sweep(&mut self, most: usize) -> impl Iterator<Item = usize> {
+        let Self { fresh, hand, .. } = self;
+        (0..(*fresh).min(most)).map(|_| {
+            let at = *hand % *fresh;
             // The hand rests behind the last one, which may not be the last for long.
-            self.hand = at + 1;
+            *hand = at + 1;
             at
-        };
-        (0..self.fresh.min(16)).map(next).collect()
+        })
     }
 }

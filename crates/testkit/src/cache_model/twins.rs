@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use rejoin_cache::{Arrival, Cache, ContextTag, Counters, History, Layout, Memory, NewSession};
-use rejoin_cache::{Region, SecretBytes, Settings};
+use rejoin_cache::{Region, SecretBytes, Settings, Source};
 
 use super::expectation::Past;
 use super::naive::{Answer, Naive, Weighed};
@@ -133,6 +133,10 @@ impl<R: Region> Twins<R> {
             hint_ms: new.hint_ms,
             sibling: new.sibling,
             seen_ms: new.seen_ms,
+            source: match new.source {
+                0 => Source::UNKNOWN,
+                number => self.cache.source(&[number]),
+            },
         };
         let inserted = self.cache.insert(now_ms, &session).map(|inserted| inserted.evicted);
         assert_eq!(inserted, self.naive.insert(now_ms, &session, past));

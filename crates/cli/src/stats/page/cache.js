@@ -16,10 +16,11 @@ const RETURNS = {
 
 const COUNTS = [
   "sessions", "capacity_sessions", "evicted_overdue", "evicted_latest", "evicted_oldest",
-  "wanted_after_eviction", "refused_returns_later", "refused_too_large", "refused_expired", "hits",
-  "rejected", "misses", "expired", "foreign_context", "forged", "stored", "predictions",
-  "tickets_issued", "tickets_keyless", "tickets_known", "tickets_renewed", "tickets_unknown",
-  "tickets_overdue", "lock_waits", "lock_timeouts", "locks_broken", "emptied",
+  "evicted_source_share", "wanted_after_eviction", "refused_returns_later", "refused_source_share",
+  "refused_too_large", "refused_expired", "hits", "rejected", "misses", "expired",
+  "foreign_context", "forged", "stored", "predictions", "tickets_issued", "tickets_keyless",
+  "tickets_known", "tickets_renewed", "tickets_unknown", "tickets_overdue", "lock_waits",
+  "lock_timeouts", "locks_broken", "emptied",
 ];
 
 let made_unix_s = null;
