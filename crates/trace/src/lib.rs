@@ -38,7 +38,7 @@ pub use browsers::{BrowserArrivals, BrowserSettings, Browsers};
 pub use claims::Claims;
 pub use error::{Error, grouped};
 pub use event::Event;
-pub use flood::{Flood, FloodArrivals, FloodSettings, MOST_PER_S};
+pub use flood::{Flood, FloodArrivals, FloodSettings, LONGEST_PAUSE_MS, MOST_PER_S, MOST_VISITS};
 pub use format::VERSION;
 pub use gaps::Gaps;
 pub use interval_mix::IntervalMix;

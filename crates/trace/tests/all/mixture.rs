@@ -19,7 +19,7 @@ fn browsers(browsers: u64, gaps: Gaps) -> Browsers {
 }
 
 fn flood(per_s: u64, claims_ms: Option<u32>) -> Flood {
-    Flood::new(FloodSettings { per_s, claims_ms }).expect("in range")
+    Flood::new(FloodSettings { per_s, claims_ms, visits: 1, every_ms: 1 }).expect("in range")
 }
 
 fn mixture(groups: impl IntoIterator<Item = Group>) -> Mixture {
@@ -226,7 +226,7 @@ fn what_is_no_group_is_told_in_one_line() {
     assert!(log_normal(u64::MAX, 1.0).starts_with("median_ms is 18,"));
     assert!(told(0, Gaps::Pareto { least_ms: 1, shape: 2.0 }).starts_with("browsers is 0:"));
     for per_s in [0, 1_000_001] {
-        let settings = FloodSettings { per_s, claims_ms: None };
+        let settings = FloodSettings { per_s, claims_ms: None, visits: 1, every_ms: 1 };
         assert!(matches!(Flood::new(settings), Err(Error::OutOfRange { name: "per_s", .. })));
     }
 }
