@@ -59,7 +59,7 @@ pub use error::Error;
 pub use outcome::{Cell, GroupCell, HitRates, Outcome, Rate};
 pub use plan::Plan;
 pub use progress::Progress;
-pub use server::{Balancer, KeyedBy, Server, Tls};
+pub use server::{Balancer, KeyedBy, Server, SourceShares, Tls};
 pub use simulation::Simulation;
 pub use source::{Drawn, Pass, Source};
 pub use subject::{Knows, Subject};

@@ -1,6 +1,8 @@
 //! The requests of a pass: events with the data that are the same for every policy.
 
-use rejoin_trace::{Event, group_of};
+use std::num::NonZeroU32;
+
+use rejoin_trace::{Event, group_of, member_of};
 
 use crate::clients::Clients;
 use crate::error::Error;
@@ -21,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) now_ms: u64,
     pub(crate) returns_in_ms: Option<u32>,
     pub(crate) client: u32,
+    /// The source that the client comes from: zero if nobody asks.
+    pub(crate) source: u64,
     /// The server that it reaches.
     pub(crate) server: u16,
     /// The kind as which it is counted.
@@ -47,6 +51,8 @@ pub(crate) struct Requests<'a> {
     clients: Clients,
     scope: Scope,
     balancing: Balancing,
+    /// By group, where sources have shares.
+    sources: Option<&'a [Option<NonZeroU32>]>,
     chunk: Vec<Request>,
     /// How many there were before the chunk.
     position: u64,
@@ -57,7 +63,7 @@ impl<'a> Requests<'a> {
     pub(crate) fn open(
         source: &'a (impl Source + ?Sized),
         seed: u64,
-        server: &Server,
+        server: &'a Server,
         scope: Scope,
     ) -> Result<Self, Error> {
         Ok(Self {
@@ -66,6 +72,7 @@ impl<'a> Requests<'a> {
             clients: Clients::default(),
             scope,
             balancing: Balancing { servers: server.servers.max(1), by: server.balancer, seed },
+            sources: server.fairness.as_ref().map(|shares| &shares.sources[..]),
             chunk: Vec::with_capacity(CHUNK),
             position: 0,
             counts: Tally::new(scope.groups),
@@ -124,7 +131,19 @@ impl<'a> Requests<'a> {
             Kind::new(group, first_of_device, first_of_run)
         };
         let server = self.balancing.server(client, at);
-        Ok(Request { now_ms: time_ms, returns_in_ms, client: number, server, kind, first_of_run })
+        let (now_ms, source) = (time_ms, self.source(client));
+        Ok(Request { now_ms, returns_in_ms, client: number, source, server, kind, first_of_run })
+    }
+
+    fn source(&self, client: u64) -> u64 {
+        let Some(sources) = self.sources else { return 0 };
+        match sources.get(group_of(client)).copied().flatten() {
+            Some(sources) => {
+                let member = member_of(client);
+                client - member + member % u64::from(sources.get())
+            }
+            None => client,
+        }
     }
 }
 

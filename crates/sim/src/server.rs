@@ -1,5 +1,7 @@
 //! The servers of a simulation, and their clients' use of sessions.
 
+use std::num::NonZeroU32;
+
 /// The servers, which are the same for all policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
@@ -13,6 +15,8 @@ pub struct Server {
     /// True if clients carry their own history, in a ticket or an id that the server has made and
     /// recognises. A client whose session was evicted is then known when it comes back, as by a ghost.
     pub history_carried: bool,
+    /// The bound on what one source can take of the shipped cache; `None` if there is none.
+    pub fairness: Option<SourceShares>,
     /// True if a device still has its session when it begins another run.
     pub sessions_kept: bool,
     /// The key by which sessions are looked up.
@@ -31,6 +35,7 @@ impl Default for Server {
             grace_ms: rejoin_cache::Settings::GRACE_MS,
             ghosts_percent: None,
             history_carried: false,
+            fairness: None,
             sessions_kept: true,
             keyed_by: KeyedBy::Client,
             servers: 1,
@@ -45,6 +50,16 @@ impl Server {
     pub fn can_key_by_client(&self) -> bool {
         self.tls == Tls::V1_2 && self.servers == 1 && self.sessions_kept
     }
+}
+
+/// The sources of clients, and the share that one can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceShares {
+    /// The most that one source can have of each shard's places, in percent, 1 to 100.
+    pub percent: u32,
+    /// The number of sources that the clients of each group come from. `None` and groups beyond the end: every client has its
+    /// own.
+    pub sources: Vec<Option<NonZeroU32>>,
 }
 
 /// The kind of handshakes.

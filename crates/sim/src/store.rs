@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
 use rejoin_cache::{
-    Cache, Capacity, ContextTag, HeapMemory, History, Issued, SecretBytes, SessionId, Settings,
-    Visit,
+    Cache, Capacity, ContextTag, Fairness, HeapMemory, History, Issued, SecretBytes, SessionId,
+    Settings, SourceBy, Visit,
 };
 
 use crate::error::Error;
@@ -57,6 +57,10 @@ impl Shipped {
             grace_ms: server.grace_ms,
             block_bytes: 8,
             shards: Some(capacity.get().div_ceil(MOST_IN_A_SHARD)),
+            fairness: server
+                .fairness
+                .as_ref()
+                .map(|shares| Fairness { by: SourceBy::Address, percent: shares.percent }),
             ..Settings::new(Capacity::Sessions(u64::from(capacity.get())))
         };
         settings.ghosts_percent = match subject {
@@ -110,6 +114,9 @@ impl Store for Shipped {
     fn resume(&mut self, request: &Request, _: u64, offered: Option<u64>) -> bool {
         self.visit = Visit::default();
         let Self { cache, visit, value, used_once, .. } = self;
+        if cache.fairness().is_some() {
+            visit.comes_from(cache.source(&request.source.to_le_bytes()));
+        }
         let (now_ms, context) = (request.now_ms, ContextTag(0));
         let found = offered.map(id).is_some_and(|id| match used_once {
             true => visit.take(cache, now_ms, &id, context, value),

@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) grace_ms: Option<i64>,
     pub(super) ghosts_percent: Option<i64>,
     pub(super) history_carried: Option<bool>,
+    pub(super) source_percent: Option<i64>,
     pub(super) sessions_kept: Option<bool>,
     pub(super) keyed_by: Option<KeyName>,
     pub(super) servers: Option<i64>,
@@ -75,6 +76,9 @@ pub(super) struct Group {
     pub(super) gaps: Option<GapsName>,
     pub(super) per_s: Option<i64>,
     pub(super) claims_s: Option<f64>,
+    pub(super) visits: Option<i64>,
+    pub(super) every_s: Option<f64>,
+    pub(super) sources: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -71,6 +71,8 @@ impl Keys<'_> {
             (Kind::Browsers, "gaps", self.group.gaps.is_some()),
             (Kind::Flood, "per_s", self.group.per_s.is_some()),
             (Kind::Flood, "claims_s", self.group.claims_s.is_some()),
+            (Kind::Flood, "visits", self.group.visits.is_some()),
+            (Kind::Flood, "every_s", self.group.every_s.is_some()),
         ];
         match given.into_iter().find(|(of, _, given)| *given && *of != kind) {
             Some((of, key, _)) => {
@@ -129,7 +131,17 @@ impl Keys<'_> {
     fn flood(&self) -> Result<Group, Error> {
         let claims = self.group.claims_s.map(|seconds| self.claim("claims_s", seconds));
         let per_s = self.count("per_s", self.group.per_s)?;
-        let made = Flood::new(FloodSettings { per_s, claims_ms: claims.transpose()? });
+        let visits = self.count("visits", Some(self.group.visits.unwrap_or(1)))?;
+        let every_ms = match visits {
+            0 | 1 if self.group.every_s.is_some() => {
+                let what = "it has no effect without visits: give 2 or more";
+                return bad(&self.key("every_s"), what.to_owned());
+            }
+            0 | 1 => 1,
+            _ => self.time("every_s", self.group.every_s)?,
+        };
+        let claims_ms = claims.transpose()?;
+        let made = Flood::new(FloodSettings { per_s, claims_ms, visits, every_ms });
         Ok(made.map_err(|cause| self.wrong(cause))?.into())
     }
 

@@ -31,20 +31,21 @@
 //! | `grace_ms` | 2000 | the time a client may be late before its session is the first to be evicted |
 //! | `ghosts_percent` | the cache's | the histories of evicted clients that it keeps |
 //! | `history_carried` | false | true if clients carry their history, so that an evicted one is known |
+//! | `source_percent` | no bound | the most that one source can have of the shipped cache, in percent |
 //! | `sessions_kept` | true | true if a device still has its session at its next run |
 //! | `keyed_by` | "client" where possible | or "session": [`KeyedBy`] |
 //! | `servers` | 1 | to 1,024, each with its own cache of the whole capacity |
 //! | `balancer` | "random" | or "round-robin", "client": [`Balancer`] |
 //! | `capacities`, `policies`, `seeds` | | the values to try, unless the caller gives others |
 //!
-//! Each `[[group]]` has a `name` (its kind by default, a number behind it if that is taken) and a
-//! `kind`:
+//! Each `[[group]]` has a `name` (its kind by default, a number behind it if that is taken), a number of `sources` that its
+//! clients come from (each from its own by default; it needs `source_percent`), and a `kind`:
 //!
 //! | kind | keys |
 //! |---|---|
 //! | "devices" | `devices`, `running_s`, `waiting_s`, `intervals`; `jitter_s` (0), `start` ("steady", or "waiting"), `departures_known` (false), `claims` ("truth", or "nothing", `{ permille = 970 }`, `{ fixed_s = 1 }`) |
 //! | "browsers" | `browsers`, `gaps`: `{ pareto = { least_s, shape } }` or `{ log_normal = { median_s, sigma } }` |
-//! | "flood" | `per_s`; `claims_s` (nothing) |
+//! | "flood" | `per_s`; `claims_s` (nothing), `visits` of each client (1), `every_s` between them |
 //!
 //! Seconds may have a fraction, down to the millisecond.
 
@@ -57,7 +58,7 @@ use rejoin_trace::Mixture;
 
 use crate::error::Error;
 use crate::policy::UnknownPolicy;
-use crate::server::{Balancer, KeyedBy, Server, Tls};
+use crate::server::{Balancer, KeyedBy, Server, SourceShares, Tls};
 use crate::subject::Subject;
 use file::{BalancerName, File, KeyName, TlsName};
 
@@ -124,7 +125,8 @@ impl TryFrom<File> for Plan {
     type Error = Error;
 
     fn try_from(file: File) -> Result<Self, Error> {
-        let server = server(&file)?;
+        let mut server = server(&file)?;
+        server.fairness = fairness(&file)?;
         let warm_up_ms = milliseconds("warm_up_s", file.warm_up_s.unwrap_or(0.0), 0)?;
         let end_ms = file.duration_s.map(|s| milliseconds("duration_s", s, 1)).transpose()?;
         if end_ms.is_some_and(|end_ms| warm_up_ms >= end_ms) {
@@ -189,6 +191,7 @@ fn server(file: &File) -> Result<Server, Error> {
         grace_ms,
         ghosts_percent: file.ghosts_percent.map(percent).transpose()?,
         history_carried: file.history_carried.unwrap_or(false),
+        fairness: None,
         sessions_kept: file.sessions_kept.unwrap_or(true),
         keyed_by: KeyedBy::Client,
         servers: servers as u16,
@@ -209,6 +212,24 @@ fn server(file: &File) -> Result<Server, Error> {
         _ => KeyedBy::Session,
     };
     Ok(server)
+}
+
+fn fairness(file: &File) -> Result<Option<SourceShares>, Error> {
+    let sources = |group: &file::Group| {
+        group
+            .sources
+            .map(|sources| within("sources", sources, 1, u32::MAX).map(not_zero))
+            .transpose()
+    };
+    let sources: Vec<Option<NonZeroU32>> =
+        file.groups.iter().map(sources).collect::<Result<_, _>>()?;
+    let Some(percent) = file.source_percent else {
+        let without_effect = sources.iter().any(Option::is_some);
+        let what = "it has no effect without source_percent: give the share of a source";
+        return if without_effect { bad("sources", what.to_owned()) } else { Ok(None) };
+    };
+    let percent = within("source_percent", percent, 1, 100)?;
+    Ok(Some(SourceShares { percent, sources }))
 }
 
 /// Converts seconds to milliseconds, which must be at least so many.

@@ -12,6 +12,10 @@ fn cells(plan: &str, policies: &str, capacities: &[u32]) -> Vec<Cell> {
     play(&plan, &simulation(&plan, policies, capacities, SEEDS)).cells
 }
 
+fn after_first_of_run_of(rates: &HitRates) -> f64 {
+    rates.hit_after_first_of_run.expect("some were counted").mean
+}
+
 fn after_first_of_device(rates: &HitRates) -> f64 {
     rates.hit_after_first_of_device.expect("some were counted").mean
 }
@@ -66,6 +70,25 @@ fn shading_a_hint_gains_little() {
     let rate = |group: &rejoin_sim::GroupCell| after_first_of_device(&group.rates);
     assert!(rate(&with[1]) <= rate(&with[0]) + 8.0, "{with:?}");
     assert!(rate(&with[0]) >= rate(&without[0]) - 1.0, "{with:?}, {without:?}");
+}
+
+/// Floods that come as the best of customers do. Without a bound they leave the others less than a tenth at 600.
+#[test]
+fn a_source_that_floods_gets_its_share() {
+    let floods = [
+        include_str!("../../../../plans/flood-three-visits.toml"),
+        include_str!("../../../../plans/flood-crowd.toml"),
+    ];
+    for plan in floods {
+        let unbounded = plan.replace("source_percent", "# ").replace("sources", "# ");
+        let rates = |plan: &str| -> Vec<f64> {
+            let cells = cells(plan, "learned,both,predictive", &[600]);
+            cells.iter().map(|cell| after_first_of_run_of(&cell.groups[0].rates)).collect()
+        };
+        let rates = [rates(plan), rates(&unbounded)];
+        assert!(rates[0].iter().all(|rate| *rate >= 68.0), "{rates:.1?}");
+        assert!(rates[1].iter().all(|rate| *rate <= 12.0), "the flood is no flood: {rates:.1?}");
+    }
 }
 
 #[test]

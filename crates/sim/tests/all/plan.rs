@@ -97,7 +97,7 @@ fn an_empty_plan_is_one_for_a_trace() {
 }
 
 /// Checks errors. Each case is a line of the plan above, its replacement, and the text of the error.
-const WRONG: [(&str, &str, &str); 43] = [
+const WRONG: [(&str, &str, &str); 46] = [
     ("seeds = 10", "seeds = ", "line 17: "),
     ("seeds = 10", "seeds = 10\nseeds = 11", "line 18: "),
     ("seeds = 10", "seeds = 0", "seeds: 0 is not from 1 to 10000"),
@@ -140,6 +140,9 @@ const WRONG: [(&str, &str, &str); 43] = [
     ("name = \"people\"", "name = \"devices\"", "name: \"devices\" is empty or taken"),
     ("shape = 1.5", "shape = 1", "group \"people\": shape is 1"),
     ("per_s = 100", "per_s = 0", "group \"flood\": per_s is 0"),
+    ("per_s = 100", "per_s = 100\nvisits = 3", "group \"flood\", every_s: it is missing"),
+    ("per_s = 100", "per_s = 100\nevery_s = 3", "group \"flood\", every_s: it has no effect"),
+    ("per_s = 100", "per_s = 100\nsources = 1", "sources: it has no effect without source_percent"),
     ("claims_s = 14", "claims_s = 5000000", "group \"flood\", claims_s: 5000000 s is more than 49"),
 ];
 
