@@ -37,6 +37,8 @@ pub(crate) struct State {
     pub(crate) authenticated_s: Option<u64>,
     /// The number of sessions that were looked for.
     pub(crate) lookups: u32,
+    /// The name of its source, once that is known.
+    pub(crate) source: Option<Box<[u8]>>,
 }
 
 impl Drop for Shared {
@@ -59,6 +61,14 @@ impl Connection {
     /// Runs each poll of a future, such as a handshake, in the connection's [`Self::scope`].
     pub fn around<F: Future>(&self, work: F) -> Around<F> {
         Around { connection: self.clone(), work: Box::pin(work) }
+    }
+
+    /// Tells the store which source this connection's client comes from, before it is given a session. `known` is what the
+    /// server knows of the source: its network ([`SourceBy::network`](rejoin_cache::SourceBy::network)), its certificate,
+    /// or the name that it asks for. It matters only in a store that bounds what one source can take
+    /// ([`Fairness`](rejoin_cache::Fairness)).
+    pub fn comes_from(&self, known: &[u8]) {
+        self.with(|state| state.source = Some(known.into()));
     }
 
     /// Tells the store that this connection's client returns in `interval_ms`. Stores the session that waited for the

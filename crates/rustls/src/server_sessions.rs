@@ -135,6 +135,9 @@ impl StoresServerSessions for ServerSessions {
         connection.uses(&self.store);
         connection.with(|state| {
             let Some(value) = self.sealed(&id, &value, state) else { return false };
+            if let Some(known) = &state.source {
+                state.visit.comes_from(self.store.source(known));
+            }
             let now_ms = now_ms();
             let expires_ms = now_ms.saturating_add(self.lifetime_ms);
             let issued = Issued { id, value, expires_ms, context: self.tag };

@@ -69,6 +69,20 @@ impl Acceptor {
         self.finish(Connection::default(), handshake).await
     }
 
+    /// Makes the handshake of a client of a source ([`Connection::comes_from`]).
+    ///
+    /// # Errors
+    /// Those of tokio-rustls.
+    pub async fn accept_from<IO>(&self, stream: IO, known: &[u8]) -> io::Result<TlsStream<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let connection = Connection::default();
+        connection.comes_from(known);
+        let handshake = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream);
+        self.finish(connection, handshake).await
+    }
+
     /// Makes the handshake of a client whose ClientHello has been read
     /// ([`LazyConfigAcceptor`](tokio_rustls::LazyConfigAcceptor)), for servers that choose the acceptor by server name.
     ///

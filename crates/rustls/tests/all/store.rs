@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
+use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, Settings, SourceBy};
 use rejoin_rustls::{Connection, ServerSessions, now_ms};
 use rustls::server::StoresServerSessions;
 use rustls::{ClientConfig, HandshakeKind, ServerConfig, SupportedProtocolVersion};
@@ -58,6 +58,26 @@ fn a_ticket_is_handed_out_once() {
     assert_eq!(pair.sessions.take(&[1; 32]), Some(vec![2; 150]));
     assert_eq!(pair.sessions.take(&[1; 32]), None);
     assert!(!pair.sessions.put(vec![1; 33], vec![2; 150]), "no session id is that long");
+}
+
+#[test]
+fn a_source_gets_its_share() {
+    let fairness = Some(Fairness { by: SourceBy::Address, percent: 10 });
+    let settings = Settings { fairness, ..Settings::new(Capacity::Sessions(100)) };
+    let cache = Arc::new(Cache::new(&settings, [3; 16], now_ms()).expect("valid settings"));
+    let sessions = ServerSessions::new(Arc::clone(&cache), 60_000, Hints::Never);
+    let come = |from: [u8; 4], ids: std::ops::Range<u8>| {
+        for id in ids {
+            let connection = Connection::default();
+            connection.comes_from(&SourceBy::network(from.into()));
+            connection.scope(|| sessions.put(vec![id; 32], vec![id; 150]));
+        }
+        cache.counters().sessions
+    };
+    assert_eq!(come([192, 0, 2, 1], 0..40), 10);
+    assert_eq!(come([192, 0, 3, 1], 40..45), 15);
+    assert_eq!(come([192, 0, 2, 77], 45..60), 15, "another address of the first network");
+    assert!(sessions.get(&[44; 32]).is_some());
 }
 
 #[test]
