@@ -3,11 +3,13 @@
 use crate::variable;
 
 /// The settings of a server. Each is also a variable: `REJOIN_` and its name in capitals.
-pub const SETTINGS: [&str; 15] = [
+pub const SETTINGS: [&str; 17] = [
     "cache",
     "capacity",
     "folder",
     "policy",
+    "source_share",
+    "source_by",
     "stateful",
     "single_use",
     "early_data",

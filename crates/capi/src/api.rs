@@ -32,7 +32,10 @@ pub use connect::{
     RejoinSession,
 };
 pub use counters::RejoinCounters;
-pub use settings::{REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, RejoinSettings};
+pub use settings::{
+    REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, REJOIN_SOURCE_ADDRESS, REJOIN_SOURCE_CERTIFICATE,
+    REJOIN_SOURCE_NAME, RejoinSettings,
+};
 pub use status::Status;
 
 use crate::{posts, process};

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use rejoin_abi::{check_setting, check_variables, report, variable_of};
-use rejoin_cache::{Capacity, Hints};
+use rejoin_cache::{Capacity, Hints, SourceBy};
 use rejoin_openssl::{Everywhere, Moment, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
@@ -120,6 +120,18 @@ fn attached(settings: &ModuleSettings, store: &Store) -> String {
     )
 }
 
+/// Formats the report that a client's source is not known.
+fn sourceless(by: SourceBy) -> &'static str {
+    match by {
+        SourceBy::Address => {
+            "source_share does not bound clients without an address: this program does not give libssl its sockets; \
+             set source_by = certificate or name"
+        }
+        SourceBy::Certificate => "source_share does not bound clients without a certificate",
+        SourceBy::Name => "source_share does not bound clients that ask for no name",
+    }
+}
+
 fn left_alone(store: &Store) -> String {
     format!(
         "{}: this server neither keeps sessions nor issues tickets, and that stays so; set stateful = yes to keep them \
@@ -154,6 +166,8 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
         EarlyData::Program | EarlyData::Once => Tiered::new(Arc::clone(&store)),
     };
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
+    let name = settings.cache.clone();
+    sessions.when_sourceless(move |by| report(&format!("cache {name}: {}", sourceless(by))));
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .single_use(settings.single_use)

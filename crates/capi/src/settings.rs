@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rejoin_cache::{Capacity, Policy, Settings};
+use rejoin_cache::{Capacity, Fairness, Policy, Settings, SourceBy};
 use rejoin_store::{CacheName, Store};
 use rejoin_tickets::{LONGEST_TICKET_LIFETIME_S, Schedule, Seconds};
 
@@ -79,7 +79,9 @@ impl ModuleSettings {
         let early_data = get.one_of("early_data", early_data)?;
         // A stateless ticket cannot be used up.
         let stateful = get.one_of("stateful", [("no", single_use), ("yes", true)])?;
-        let settings = |capacity: Capacity| Settings { policy, ..Settings::new(capacity) };
+        let fairness = get.fairness(capacity.is_some())?;
+        let settings =
+            |capacity: Capacity| Settings { policy, fairness, ..Settings::new(capacity) };
         Ok(Self {
             folder: (get.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
             cache,
@@ -116,6 +118,32 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
         let schedule = schedule.map_err(|error| error.to_string())?;
         let file = (self.0)("key_file").map(PathBuf::from);
         Ok(ours.then_some(TicketSettings { schedule, file }))
+    }
+
+    /// Reads the bound on what one source can take, which belongs to the cache that a capacity makes.
+    fn fairness(&self, has_capacity: bool) -> Result<Option<Fairness>, String> {
+        let kinds = [
+            ("address", SourceBy::Address),
+            ("certificate", SourceBy::Certificate),
+            ("name", SourceBy::Name),
+        ];
+        let by = self.one_of("source_by", kinds)?;
+        let Some(text) = (self.0)("source_share") else {
+            return match (self.0)("source_by") {
+                Some(by) => Err(wrong("source_by", &by, "set source_share = 10%, too")),
+                None => Ok(None),
+            };
+        };
+        let percent = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());
+        match percent {
+            Some(1..=100) if !has_capacity => Err(wrong(
+                "source_share",
+                &text,
+                "set capacity, too: a cache that another server made keeps its own",
+            )),
+            Some(percent @ 1..=100) => Ok(Some(Fairness { by, percent })),
+            _ => Err(wrong("source_share", &text, "write 1% to 100%")),
+        }
     }
 
     fn resumable_for(&self) -> Result<Duration, String> {
@@ -193,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn a_source_has_its_share_of_a_cache_that_is_made() {
+        let fairness = |settings: &[(&str, &str)]| {
+            read(settings).map(|settings| settings.settings.expect("made").fairness)
+        };
+        let (capacity, share) = (("capacity", "8MiB"), ("source_share", "15%"));
+        let address = Fairness { by: SourceBy::Address, percent: 15 };
+        assert_eq!(fairness(&[capacity]), Ok(None));
+        assert_eq!(fairness(&[capacity, share]), Ok(Some(address)));
+        let name = Fairness { by: SourceBy::Name, ..address };
+        assert_eq!(fairness(&[capacity, share, ("source_by", "name")]), Ok(Some(name)));
+        assert!(read(&[share]).expect_err("no capacity").contains("set capacity"));
+    }
+
+    #[test]
     fn what_is_said_is_taken_or_refused() {
         let tickets =
             read(&[("rotate_every", "30m"), ("ticket_lifetime", "2h"), ("key_file", "k")]);
@@ -216,6 +258,12 @@ mod tests {
             ("client_certificates", "all"),
             ("client_certificates", "context"),
             ("log", "debug"),
+            ("source_share", "10"),
+            ("source_share", "0%"),
+            ("source_share", "101%"),
+            ("source_share", "10%"),
+            ("source_by", "address"),
+            ("source_by", "port"),
         ] {
             let refused = read(&[(name, text)]).expect_err(text);
             assert!(refused.contains(name), "{name} = {text}: {refused}");

@@ -38,6 +38,12 @@ pub(crate) struct Arguments {
     /// Memory that the cache may take
     #[arg(long, value_name = "SIZE", default_value = "32MiB")]
     capacity: Bytes,
+    /// The most that the clients of one network, certificate or name can take of the cache, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    source_share: Option<u32>,
+    /// The data by which --source-share tells clients apart
+    #[arg(long, value_name = "DATA", value_parser = ["address", "certificate", "name"], requires = "source_share")]
+    source_by: Option<String>,
     /// Issue no stateless tickets, so that the sessions of TLS 1.3 clients are in the cache, too
     #[arg(long)]
     stateful: bool,
@@ -45,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "WAY", value_parser = ["once", "once-here"])]
     admit_early_data: Option<String>,
     /// The program is only a client and gets no cache
-    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "admit_early_data", "folder", "by", "no_manager"])]
+    #[arg(long, conflicts_with_all = ["cache", "capacity", "source_share", "stateful", "admit_early_data", "folder", "by", "no_manager"])]
     client: bool,
     /// The socket of the TLS manager [default: $XDG_RUNTIME_DIR/rejoin.sock, else
     /// /run/rejoin/manager.sock]
@@ -99,6 +105,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
             .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
             .env("REJOIN_FOLDER", &arguments.folder);
+        if let Some(percent) = arguments.source_share {
+            command.env("REJOIN_SOURCE_SHARE", format!("{percent}%"));
+        }
+        if let Some(by) = &arguments.source_by {
+            command.env("REJOIN_SOURCE_BY", by);
+        }
         if let Some(way) = &arguments.admit_early_data {
             command.env("REJOIN_EARLY_DATA", way);
         }

@@ -21,7 +21,7 @@ use crate::info::{attach, of_ssl_or_new};
 use crate::policy::Policy;
 use crate::process::is_off;
 use crate::sessions::{AnySessions, Cached, ServerSessions};
-use crate::{ffi, past, session_bytes};
+use crate::{ffi, past, session_bytes, source};
 
 impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
@@ -335,9 +335,12 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     let name = unsafe { connection.host(ssl) };
     // SAFETY: `ssl` is valid, and this connection's.
     let label = context.label(&name, unsafe { connection.policy(ssl, &name) });
+    // SAFETY: the caller vouches for both.
+    let source = unsafe { source::source(ssl, session, connection, sessions) };
     let mut state = connection.state();
     state.established = true;
     let visit = &mut state.visit;
+    visit.comes_from(source);
     let expires_ms = now_ms().saturating_add(lifetime_ms);
     sessions.seal().seal_value(&id, &label, &mut value);
     let issued = Issued { id, value, expires_ms, context: sessions.tag(&label) };

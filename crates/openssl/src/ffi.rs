@@ -143,6 +143,7 @@ unsafe extern "C" {
     pub(crate) fn SSL_get_options(ssl: *const SSL) -> u64;
     pub(crate) fn SSL_CTX_get_options(ctx: *const SSL_CTX) -> u64;
     pub(crate) fn SSL_set_options(ssl: *mut SSL, options: u64) -> u64;
+    pub(crate) fn SSL_get_rfd(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_is_server(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_client_hello_get0_ext(
         ssl: *mut SSL,

@@ -49,6 +49,7 @@ mod session_bytes;
 mod session_decoder;
 mod session_parts;
 mod sessions;
+mod source;
 mod ticket_cipher;
 mod ticket_history;
 mod ticket_keys;

@@ -4,11 +4,12 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, SessionStore};
+use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, SessionStore, SourceBy};
 use zeroize::Zeroizing;
 
 use crate::context_name::ContextName;
 use crate::session_decoder::SessionDecoder;
+use crate::source::Sourceless;
 
 /// A session store for any number of `SSL_CTX`.
 pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
@@ -16,6 +17,7 @@ pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
     id_key: Zeroizing<[u8; 16]>,
     hints: Hints,
     decoder: SessionDecoder,
+    sourceless: Sourceless,
     store: S,
 }
 
@@ -49,8 +51,16 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
         let seed = [random.hash_one(0), random.hash_one(1)];
         let decoder = SessionDecoder::new(certificates_bytes, seed);
         let (seal, id_key) = (IdSeal::new(id_key), Zeroizing::new(id_key));
-        Arc::new(Self { seal, id_key, hints, decoder, store })
+        let sourceless = Sourceless::default();
+        Arc::new(Self { seal, id_key, hints, decoder, sourceless, store })
     }
+
+    /// Calls `tell` once, at the first session of a client whose source is not known, if the store bounds what one source
+    /// can take.
+    pub fn when_sourceless(&self, tell: impl Fn(SourceBy) + Send + Sync + 'static) {
+        self.sourceless.tell_by(tell);
+    }
+
     /// The store.
     pub fn store(&self) -> &S {
         &self.store
@@ -72,6 +82,10 @@ impl AnySessions {
 
     pub(crate) fn decoder(&self) -> &SessionDecoder {
         &self.decoder
+    }
+
+    pub(crate) fn sourceless(&self) -> &Sourceless {
+        &self.sourceless
     }
 
     pub(crate) fn hints(&self) -> Hints {

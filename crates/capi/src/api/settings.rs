@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libc::{c_char, size_t};
-use rejoin_cache::{Capacity, Policy, Settings};
+use rejoin_cache::{Capacity, Fairness, Policy, Settings, SourceBy};
 use rejoin_store::{CacheName, Store};
 
 use super::failure::Failure;
@@ -34,7 +34,23 @@ pub struct RejoinSettings {
     /// The session to evict when the store is full: `REJOIN_POLICY_PREDICTIVE` or `REJOIN_POLICY_LRU`.
     /// Ignored without a capacity.
     pub policy: u64,
+    /// The most that the clients of one source can take of the store, in percent, 1 to 100. 0: no bound. Ignored without
+    /// a capacity.
+    pub source_percent: u64,
+    /// The data by which sources are told apart: `REJOIN_SOURCE_ADDRESS`, `REJOIN_SOURCE_CERTIFICATE` or
+    /// `REJOIN_SOURCE_NAME`.
+    pub source_by: u64,
 }
+
+/// `source_by`: the client's network, 24 bits of an IPv4 address, 48 of an IPv6 address. The connection's socket must be
+/// known to libssl (`SSL_set_fd`).
+pub const REJOIN_SOURCE_ADDRESS: u64 = 0;
+
+/// `source_by`: the client's certificate.
+pub const REJOIN_SOURCE_CERTIFICATE: u64 = 1;
+
+/// `source_by`: the name of the host that the client asks for.
+pub const REJOIN_SOURCE_NAME: u64 = 2;
 
 impl RejoinSettings {
     const ZERO: Self = Self {
@@ -43,6 +59,8 @@ impl RejoinSettings {
         folder: std::ptr::null(),
         capacity_bytes: 0,
         policy: REJOIN_POLICY_PREDICTIVE,
+        source_percent: 0,
+        source_by: REJOIN_SOURCE_ADDRESS,
     };
 
     /// Copies the program's structure. Fields that it was compiled without are zero.
@@ -74,8 +92,21 @@ impl RejoinSettings {
             REJOIN_POLICY_LRU => Policy::Lru,
             policy => return Err(Failure::bad(format!("policy = {policy}: no such policy"))),
         };
+        let by = match self.source_by {
+            REJOIN_SOURCE_ADDRESS => SourceBy::Address,
+            REJOIN_SOURCE_CERTIFICATE => SourceBy::Certificate,
+            REJOIN_SOURCE_NAME => SourceBy::Name,
+            by => return Err(Failure::bad(format!("source_by = {by}: no such data"))),
+        };
+        let fairness = match self.source_percent {
+            0 => None,
+            percent @ 1..=100 => Some(Fairness { by, percent: percent as u32 }),
+            percent => {
+                return Err(Failure::bad(format!("source_percent = {percent}: write 0 to 100")));
+            }
+        };
         let capacity = (self.capacity_bytes > 0).then_some(Capacity::Bytes(self.capacity_bytes));
-        Ok(capacity.map(|capacity| Settings { policy, ..Settings::new(capacity) }))
+        Ok(capacity.map(|capacity| Settings { policy, fairness, ..Settings::new(capacity) }))
     }
 }
 

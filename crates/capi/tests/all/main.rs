@@ -18,6 +18,7 @@ mod more_servers;
 mod newer_libssl;
 mod replaced;
 mod sharing;
+mod sources;
 mod status;
 mod symbols;
 mod tickets;

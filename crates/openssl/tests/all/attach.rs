@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::{
     ShutdownState, SniError, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
-use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
+use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, Settings, SourceBy};
 use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
 
 use crate::self_signed::certify;
@@ -49,7 +50,18 @@ impl Pair {
     /// Shakes hands, exchanges a byte each way, ends as `end` says. Returns whether it was
     /// resumed, as both sides agree, and the client's newest session.
     fn connect(&self, session: Option<&ClientSession>, end: End) -> (bool, ClientSession) {
-        let ssl = self.client.connection(session).expect("a client connection");
+        self.connect_to(None, session, end)
+    }
+
+    /// Connects like [`Self::connect`], and asks for a host.
+    fn connect_to(
+        &self,
+        host: Option<&str>,
+        session: Option<&ClientSession>,
+        end: End,
+    ) -> (bool, ClientSession) {
+        let mut ssl = self.client.connection(session).expect("a client connection");
+        host.map_or(Ok(()), |host| ssl.set_hostname(host)).expect("a name");
         let serve = |stream: &mut _| serve(stream, end);
         let (by_server, (by_client, newest)) = meet(&self.server, ssl, serve, |stream| {
             stream.write_all(b"?").expect("a question");
@@ -243,6 +255,33 @@ fn a_refused_session_is_a_full_handshake_and_no_more() {
         assert!(pair.counters().refused_returns_later > 0, "{version:?}");
         assert!(!pair.connect(Some(&late), End::Hint(1_000_000)).0, "{version:?}");
         assert!(pair.connect(Some(&soon), End::Hint(1_000)).0, "{version:?}");
+    }
+}
+
+#[test]
+fn the_clients_of_a_name_get_their_share() {
+    let by_name = Some(Fairness { by: SourceBy::Name, percent: 10 });
+    for version in VERSIONS {
+        let settings = Settings { fairness: by_name, ..Settings::new(Capacity::Sessions(100)) };
+        let cache = Cache::new(&settings, [3; 16], now_ms()).expect("valid settings");
+        let sessions = ServerSessions::new(Arc::new(cache), [4; 16], Hints::Never);
+        let pair = Pair::with(version, &sessions, b"one");
+        let unknown = Arc::new(AtomicUsize::new(0));
+        let told = Arc::clone(&unknown);
+        sessions.when_sourceless(move |by| {
+            assert_eq!(by, SourceBy::Name);
+            told.fetch_add(1, Ordering::Relaxed);
+        });
+        let flood: Vec<ClientSession> =
+            (0..40).map(|_| pair.connect_to(Some("flood.example"), None, End::Clean).1).collect();
+        assert_eq!(unknown.load(Ordering::Relaxed), 0, "{version:?}");
+        assert!(pair.counters().sessions <= 10, "{version:?}: {:?}", pair.counters());
+        let again = |session| pair.connect_to(Some("flood.example"), Some(session), End::Clean).0;
+        assert!(flood.iter().filter(|session| again(session)).count() <= 10, "{version:?}");
+        let nameless: Vec<ClientSession> =
+            (0..20).map(|_| pair.connect(None, End::Clean).1).collect();
+        assert!(nameless.iter().all(|session| pair.connect(Some(session), End::Clean).0));
+        assert_eq!(unknown.load(Ordering::Relaxed), 1, "{version:?}: it is told once");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -95,6 +95,13 @@ impl Client {
         Ok(tls.ssl().session_reused())
     }
 
+    /// Asks for a page from an address of the loopback's. Returns true if the session was resumed.
+    pub fn connect_from(&mut self, from: Ipv4Addr) -> bool {
+        let stream = connected(from, self.address).expect("a connection");
+        let tls = self.shake_hands_over(stream).expect("a handshake");
+        self.ask(tls).expect("an answer")
+    }
+
     /// A connection on which nothing was said yet.
     pub fn shake_hands(&self) -> Result<SslStream<Steady>, Box<dyn Error>> {
         let stream = TcpStream::connect(self.address)?;
@@ -118,6 +125,17 @@ impl Client {
         }
         Ok(ssl)
     }
+}
+
+fn connected(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((from, 0)))?;
+    connect(&socket, &to)?;
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    Ok(stream)
 }
 
 /// A socket that reads on after a signal. One with a timeout reports the signal, even if that only stopped the
