@@ -113,10 +113,10 @@ impl History {
         if self.has_habit() && u64::from(ticks) > 3 * u64::from(ticks_of(gap)) {
             return;
         }
-        let class = u32::from(IntervalClass::holding(Interval::from_ticks(ticks.max(1))).0);
+        let class = u32::from(IntervalClass::holding(Interval::from_ticks(ticks)).0).max(1);
         let apart = 4 * class as i32 - self.mean() as i32;
         let mean = self.mean() as i32 + share(apart, count.min(Self::MOST_WEIGHT - 1) as usize);
-        let doubt = match gap > 0 && !agree(ticks_of(class), ticks_of(gap)) {
+        let doubt = match gap > 0 && !classes_agree(class, gap) {
             true => (self.doubt() + 1).min(Self::MOST_DOUBT),
             false => self.doubt().saturating_sub(2),
         };
@@ -180,7 +180,7 @@ impl History {
     #[inline]
     fn has_habit(self) -> bool {
         let (gap, before) = (self.gap(), self.gap_before());
-        gap > 0 && before > 0 && self.doubt() == 0 && agree(ticks_of(gap), ticks_of(before))
+        gap > 0 && before > 0 && self.doubt() == 0 && classes_agree(gap, before)
     }
 }
 
@@ -203,12 +203,38 @@ fn share(apart: i32, others: usize) -> i32 {
     share as i32 * apart.signum()
 }
 
-fn ticks_of(class: u32) -> u32 {
-    IntervalClass(class as u8).interval().ticks()
+const fn ticks_of(class: u32) -> u32 {
+    IntervalClass(class as u8).upper_bound_ticks()
+}
+
+/// Returns true if a gap of one class agrees with an interval of another.
+#[inline]
+fn classes_agree(gap: u32, interval: u32) -> bool {
+    /// The shortest and the longest gap that agree, by the class of the interval.
+    const AGREEING: [[u8; 2]; IntervalClass::COUNT] = {
+        let mut agreeing = [[0; 2]; IntervalClass::COUNT];
+        let mut interval = 0;
+        while interval < agreeing.len() {
+            let (mut shortest, mut longest) = (interval as u8, interval as u8);
+            while shortest > 0 && agree(ticks_of(shortest as u32 - 1), ticks_of(interval as u32)) {
+                shortest -= 1;
+            }
+            while longest < u8::MAX
+                && agree(ticks_of(longest as u32 + 1), ticks_of(interval as u32))
+            {
+                longest += 1;
+            }
+            agreeing[interval] = [shortest, longest];
+            interval += 1;
+        }
+        agreeing
+    };
+    let [shortest, longest] = AGREEING[interval as usize & 0xff];
+    (u32::from(shortest)..=u32::from(longest)).contains(&gap)
 }
 
 /// Returns true if a gap is within a fifth of the interval and half a second.
-fn agree(gap_ticks: u32, interval_ticks: u32) -> bool {
+const fn agree(gap_ticks: u32, interval_ticks: u32) -> bool {
     const HALF_A_SECOND: u32 = (500 / TICK_MS) as u32;
     gap_ticks.abs_diff(interval_ticks) <= interval_ticks / 5 + HALF_A_SECOND
 }
@@ -239,6 +265,14 @@ mod tests {
         for (apart, others) in (-896..=896).flat_map(|apart| (0..16).map(move |of| (apart, of))) {
             let exact = (f64::from(apart) / (others + 1) as f64).round();
             assert_eq!(f64::from(share(apart, others)), exact, "{apart} of {others}");
+        }
+    }
+
+    #[test]
+    fn classes_agree_if_their_bounds_do() {
+        for (gap, interval) in (0..256).flat_map(|gap| (0..256).map(move |of| (gap, of))) {
+            let expected = agree(ticks_of(gap), ticks_of(interval));
+            assert_eq!(classes_agree(gap, interval), expected, "{gap} of {interval}");
         }
     }
 

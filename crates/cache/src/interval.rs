@@ -44,13 +44,14 @@ impl IntervalClass {
     pub(crate) const COUNT: usize = 256;
 
     /// Returns the class whose upper bound is the first at or above `interval`.
+    #[inline]
     pub fn holding(interval: Interval) -> Self {
         let ticks = interval.0;
         if ticks <= 8 {
             return Self(ticks as u8);
         }
         let shift = ticks.ilog2() - 3;
-        let eighths = ticks.div_ceil(1 << shift);
+        let eighths = ((ticks - 1) >> shift) + 1;
         Self((shift * 8 + eighths) as u8)
     }
 
