@@ -130,7 +130,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         let (mut before, mut at) = (NONE, first);
         while at != NONE {
             let slot = self.meet(at, "in a list")?;
-            if slot.earlier != before || order::place(self.shard.lists, slot.expected()) != list {
+            if slot.earlier != before || order::place(self.shard.lists, slot) != list {
                 return Err(Inconsistency::List { list, slot: at });
             }
             self.session(at, slot)?;

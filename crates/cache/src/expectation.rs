@@ -117,12 +117,18 @@ impl Expectation {
         usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
     }
 
-    /// Returns the expectation of an index and a history; the inverse of [`Self::index`]. Only the lowest ten bits count.
+    /// Returns the expectation of an index and a history; the inverse of [`Self::index`].
     #[inline]
     pub(crate) fn of_index(index: usize, history: History) -> Self {
-        let expected = Self::from_index(index);
-        let keeps_none = expected.trust == Trust::Loose && (1..=224).contains(&expected.class.0);
-        Self { rhythm: if keeps_none { history.rhythm() } else { Rhythm::NONE }, ..expected }
+        let irregular = Self::may_be_irregular(index);
+        let rhythm = if irregular { history.rhythm() } else { Rhythm::NONE };
+        Self { rhythm, ..Self::from_index(index) }
+    }
+
+    /// Returns true if a client with an expectation of this index keeps no interval, if enough gaps are known.
+    #[inline]
+    pub(crate) fn may_be_irregular(index: usize) -> bool {
+        (1..=224).contains(&index)
     }
 
     /// Returns the expectation of an index. Only the lowest ten bits count.

@@ -107,7 +107,7 @@ impl History {
     /// Adds a visit that came `ticks` after the last. If the client's two gaps agree and it was then
     /// away for more than three of them, it has begun a new run of visits: the absence says nothing
     /// about its habit and is not recorded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record(&mut self, ticks: u32) {
         let (gap, count) = (self.gap(), self.count());
         if self.has_habit() && u64::from(ticks) > 3 * u64::from(ticks_of(gap)) {
@@ -147,6 +147,12 @@ impl History {
     pub(crate) fn rhythm(self) -> Rhythm {
         let octaves = (4 * self.gap() as i32 - self.mean() as i32 + 16).div_euclid(32);
         Rhythm::new(octaves, self.count())
+    }
+
+    /// Returns true if that is not [`Rhythm::NONE`].
+    #[inline]
+    pub(crate) fn has_rhythm(self) -> bool {
+        self.count() >= 2
     }
 
     /// Returns the shorter of the known gaps, which a hint may not undercut. This stops a client

@@ -56,10 +56,10 @@ pub(crate) struct Order<'a, 'r, R> {
 
 impl<R: Region> Order<'_, '_, R> {
     /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join(&mut self, slot: u32) {
         let seen = self.slots[slot].seen;
-        let index = place(self.lists, self.slots[slot].expected());
+        let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let before = std::mem::replace(&mut list.last, slot);
         list.last_seen = seen;
@@ -76,10 +76,10 @@ impl<R: Region> Order<'_, '_, R> {
     }
 
     /// Takes a slot out of its list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&mut self, slot: u32) {
         let Slot { earlier, later, .. } = self.slots[slot];
-        let index = place(self.lists, self.slots[slot].expected());
+        let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let (mut to_here, mut from_here) = (list.first, list.last);
         if earlier == NONE {
@@ -122,9 +122,9 @@ impl<R: Region> Order<'_, '_, R> {
         self.first_of(Expectation::NEVER)
     }
 
-    /// Returns the first of a list.
+    /// Returns the first of the list of clients that keep an interval, or of which nothing is known.
     pub(crate) fn first_of(&self, expected: Expectation) -> Option<u32> {
-        let first = self.lists[place(self.lists, expected)].first;
+        let first = self.lists[expected.index() & (self.lists.len() - 1)].first;
         (first != NONE).then_some(first)
     }
 
@@ -186,12 +186,12 @@ impl<R: Region> Order<'_, '_, R> {
     }
 }
 
-/// Returns the list of an expectation. Where trust does not matter there are lists for the first
+/// Returns the list of a session. Where trust does not matter there are lists for the first
 /// trust only, and a slot with another one was overwritten by another process.
 #[inline]
-pub(crate) fn place(lists: &[List], expected: Expectation) -> usize {
+pub(crate) fn place(lists: &[List], slot: &Slot) -> usize {
     let learns = lists.len() == Expectation::COUNT;
-    let index = if learns && expected.is_irregular() { IRREGULAR } else { expected.index() };
+    let index = if learns && slot.is_irregular() { IRREGULAR } else { slot.index() };
     index & (lists.len() - 1)
 }
 

@@ -116,7 +116,8 @@ impl<'r, R: Region> Shard<'r, R> {
             add(&mut self.header.counters.expired, 1);
             add(&mut self.header.counters.misses, 1);
             // Its place was kept in vain, although the client has come.
-            self.wait_is_over(now, key.hash, slot, false);
+            let Slot { seen, .. } = self.slots[slot];
+            self.learn(self.slots[slot].expected(), now.saturating_sub(seen), false);
             self.free(slot, key.hash);
             return Arrival::default();
         }
@@ -130,7 +131,7 @@ impl<'r, R: Region> Shard<'r, R> {
             return Arrival::default();
         }
         add(&mut self.header.counters.hits, 1);
-        let history = self.arrived(key.hash, slot, now);
+        let history = self.arrived(slot, now);
         Arrival { found: true, history, ..Arrival::default() }
     }
 
@@ -326,22 +327,22 @@ impl<'r, R: Region> Shard<'r, R> {
             return Arrival::default();
         };
         add(&mut self.header.counters.wanted_after_eviction, 1);
-        self.learn(&ghost, true);
-        let Ghost { age_ticks, mut history, .. } = ghost;
+        let Ghost { age_ticks, expected, mut history, .. } = ghost;
+        self.learn(expected, age_ticks, true);
         history.record(age_ticks);
         Arrival { history, ..Arrival::default() }
     }
 
     /// Records the visit of a session's client and predicts the next.
     #[inline]
-    fn arrived(&mut self, hash: u64, slot: u32, now: u32) -> History {
+    fn arrived(&mut self, slot: u32, now: u32) -> History {
         let Slot { seen, mut history, .. } = self.slots[slot];
         let expected = self.slots[slot].expected();
         let age_ticks = now.saturating_sub(seen);
         if self.layout.policy == Policy::Predictive {
             self.count_prediction(seen, now, expected);
         }
-        self.wait_is_over(now, hash, slot, true);
+        self.learn(expected, age_ticks, true);
         history.record(age_ticks);
         let expected = self.predict(history, None, expected);
         self.expect(slot, now, expected, history);
@@ -427,31 +428,15 @@ impl<'r, R: Region> Shard<'r, R> {
             },
         );
         if let Some(lost) = lost {
-            self.learn(&lost, false);
+            self.learn(lost.expected, lost.age_ticks, false);
         }
     }
 
-    /// Learns that a session was used by its client (`returned`), or no longer can be.
+    /// Learns that a client has returned after so long, or is given up on.
     #[inline]
-    fn wait_is_over(&self, now: u32, hash: u64, slot: u32, returned: bool) {
-        let slot = &self.slots[slot];
-        let (expected, history) = (slot.expected(), slot.history);
-        let age_ticks = now.saturating_sub(slot.seen);
-        self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, returned);
-    }
-
-    /// Learns that a client is given up on that is not remembered.
-    pub(crate) fn give_up_on(&self, expected: Expectation, age_ticks: u32) {
+    pub(crate) fn learn(&self, expected: Expectation, age_ticks: u32, returned: bool) {
         if self.layout.learns() {
-            self.return_times.record(expected, age_ticks, false);
-        }
-    }
-
-    /// Learns that a client has returned, or is given up on.
-    #[inline]
-    fn learn(&self, of: &Ghost, returned: bool) {
-        if self.layout.learns() {
-            self.return_times.record(of.expected, of.age_ticks, returned);
+            self.return_times.record(expected, age_ticks, returned);
         }
     }
 

@@ -82,8 +82,20 @@ impl Slot {
     /// Returns the expectation of the client, which decides the list that it is in.
     #[inline]
     pub(crate) fn expected(&self) -> Expectation {
+        Expectation::of_index(self.index(), self.history)
+    }
+
+    /// Returns the expectation's index.
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
         let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
-        Expectation::of_index(trust << 8 | usize::from(self.class), self.history)
+        trust << 8 | usize::from(self.class)
+    }
+
+    /// Returns true if the expectation is irregular.
+    #[inline]
+    pub(crate) fn is_irregular(&self) -> bool {
+        Expectation::may_be_irregular(self.index()) && self.history.has_rhythm()
     }
 
     #[inline]

@@ -101,7 +101,7 @@ impl<R: Region> Shard<'_, R> {
             let Some((victim, _)) = victim else {
                 let refused = &mut self.header.counters.refused_source_share;
                 *refused = refused.wrapping_add(1);
-                self.give_up_on(newcomer, 0);
+                self.learn(newcomer, 0, false);
                 return Err(Refusal::SourceHasItsShare);
             };
             let of_source = &mut self.header.counters.evicted_source_share;

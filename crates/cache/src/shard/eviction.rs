@@ -185,7 +185,7 @@ impl<R: Region> Shard<'_, R> {
         if !self.slots.expect(length > 0) {
             return;
         }
-        self.give_up_on(victim.expected(), now.saturating_sub(seen));
+        self.learn(victim.expected(), now.saturating_sub(seen), false);
         self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
     }
 }
