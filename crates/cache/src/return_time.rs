@@ -148,7 +148,9 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             add(&self.waits.returned[bin], ONE);
         }
         let counted = add(&self.waits.counted, 1);
-        if counted & (self.of.batch - 1) == 0 || self.is_early(counted) {
+        if counted.is_multiple_of(FIRST)
+            && (counted & (self.of.batch - 1) == 0 || self.is_early(counted))
+        {
             self.waits.due.store(1, Ordering::Relaxed);
         }
     }

@@ -29,16 +29,21 @@ impl SecretBytes {
     }
 
     /// Makes the contents `length` bytes long, for the caller to overwrite. Bytes beyond are wiped.
+    #[inline]
     pub fn resize(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() == length {
             return &mut self.0;
         }
+        self.change_length(length);
+        &mut self.0
+    }
+
+    fn change_length(&mut self, length: usize) {
         if let Some(beyond) = self.0.get_mut(length..) {
             wipe(beyond);
         }
         self.reserve(length.saturating_sub(self.0.len()));
         self.0.resize(length, 0);
-        &mut self.0
     }
 
     /// Appends bytes without leaving a copy in memory that was outgrown.
