@@ -132,7 +132,8 @@ pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
     let class = expected.class.0.min(224);
     if expected.is_irregular() {
         let apart = i32::from(age.0) - i32::from(class);
-        let bin = (apart.div_euclid(4) + LOOSE_BINS as i32 / 2).clamp(0, LOOSE_BINS as i32 - 1);
+        // A division that rounds down takes ten times the instructions of a shift.
+        let bin = ((apart >> 2) + LOOSE_BINS as i32 / 2).clamp(0, LOOSE_BINS as i32 - 1);
         let row = usize::from(expected.rhythm.0 - 1) * LOOSE_OCTAVES + usize::from(class) / 48;
         return FIRST_LOOSE + row * LOOSE_BINS + bin as usize;
     }

@@ -28,13 +28,13 @@ impl Candidates {
     /// Returns the place of the candidate worth least, its slot and its worth.
     #[inline]
     pub(crate) fn least(&self) -> Option<(usize, u32, u64)> {
-        let mut at = 0;
-        for other in 1..Self::COUNT {
-            if self.worth[other] < self.worth[at] {
-                at = other;
+        let (mut at, mut least) = (0, self.worth[0]);
+        for (other, worth) in self.worth.into_iter().enumerate() {
+            if worth < least {
+                (at, least) = (other, worth);
             }
         }
-        (self.slots[at] != NONE).then(|| (at, self.slots[at], self.worth[at]))
+        (self.slots[at] != NONE).then(|| (at, self.slots[at], least))
     }
 
     /// Notes anew what a candidate is worth; `None` if it is none any more.
@@ -46,15 +46,16 @@ impl Candidates {
         }
     }
 
+    /// Returns the first place of the candidate worth most, and its worth.
     #[inline]
-    fn most(&self) -> usize {
-        let mut at = 0;
-        for other in 1..Self::COUNT {
-            if self.worth[other] > self.worth[at] {
-                at = other;
+    fn most(&self) -> (usize, u64) {
+        let (mut at, mut most) = (0, self.worth[0]);
+        for (other, worth) in self.worth.into_iter().enumerate() {
+            if worth > most {
+                (at, most) = (other, worth);
             }
         }
-        at
+        (at, most)
     }
 }
 
@@ -63,8 +64,8 @@ pub(crate) struct Search {
     candidates: Candidates,
     /// A bit for each candidate, by the lowest bits of its slot.
     known: u64,
-    /// The place of the one worth most.
-    most: usize,
+    /// The first place of the one worth most, and its worth.
+    most: (usize, u64),
 }
 
 impl Search {
@@ -78,20 +79,30 @@ impl Search {
     /// Notes what the place of a slot is worth, if that is less than that of another candidate.
     #[inline]
     pub(crate) fn consider(&mut self, slot: u32, worth: u64) {
-        let Candidates { slots, worth: of } = &mut self.candidates;
-        let is_less = worth < of[self.most];
-        if !is_less && self.known >> (slot % 64) & 1 == 0 {
-            return;
+        let may_be_known = self.known >> (slot % 64) & 1 == 1;
+        if worth < self.most.1 || may_be_known {
+            self.note(slot, worth, may_be_known);
         }
-        let at = match slots.iter().position(|known| *known == slot) {
+    }
+
+    // Not inlined: most slots are not worth little.
+    #[inline(never)]
+    fn note(&mut self, slot: u32, worth: u64, may_be_known: bool) {
+        let Candidates { slots, worth: of } = &mut self.candidates;
+        let (most, most_worth) = self.most;
+        let is_less = worth < most_worth;
+        let known = || slots.iter().position(|known| *known == slot);
+        let at = match may_be_known.then(known).flatten() {
             Some(at) => at,
-            None if is_less => self.most,
+            None if is_less => most,
             None => return,
         };
         (slots[at], of[at]) = (slot, worth);
         self.known |= 1 << (slot % 64);
-        if at == self.most || !is_less {
+        if is_less && at == most {
             self.most = self.candidates.most();
+        } else if worth > most_worth || worth == most_worth && at < most {
+            self.most = (at, worth);
         }
     }
 

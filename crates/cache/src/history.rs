@@ -145,7 +145,7 @@ impl History {
     /// Returns how the client comes, if it keeps no interval.
     #[inline]
     pub(crate) fn rhythm(self) -> Rhythm {
-        let octaves = (4 * self.gap() as i32 - self.mean() as i32 + 16).div_euclid(32);
+        let octaves = (4 * self.gap() as i32 - self.mean() as i32 + 16) >> 5;
         Rhythm::new(octaves, self.count())
     }
 

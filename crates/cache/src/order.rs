@@ -18,6 +18,9 @@ use crate::slots::{NONE, Slot, Slots};
 /// The list of clients that keep no interval. Which is worth least of them a search of the slots finds.
 const IRREGULAR: usize = 254;
 
+/// Words of bits, one bit for each list.
+const WORDS: usize = Expectation::COUNT / 64;
+
 /// A list, and when the clients at its ends were last seen, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -50,7 +53,7 @@ impl End {
 /// The parts of a shard that hold the order.
 pub(crate) struct Order<'a, 'r, R> {
     pub(crate) lists: &'a mut [List],
-    pub(crate) occupied: &'a mut [u64; Expectation::COUNT / 64],
+    pub(crate) occupied: &'a mut [u64; WORDS],
     pub(crate) slots: &'a mut Slots<'r, R>,
 }
 
@@ -137,44 +140,7 @@ impl<R: Region> Order<'_, '_, R> {
                 .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
         });
         let expected = occupied.filter(|index| *index != Expectation::NEVER.index());
-        expected.map(|index| self.ends_of(index))
-    }
-
-    /// Returns the first and the last of a list that is not empty.
-    #[inline]
-    fn ends_of(&self, index: usize) -> [End; 2] {
-        let list = &self.lists[index & (self.lists.len() - 1)];
-        let end = |slot, seen| {
-            let expected = match index {
-                IRREGULAR => self.slots[slot].expected(),
-                index => Expectation::from_index(index),
-            };
-            End { slot, seen, expected }
-        };
-        [end(list.first, list.first_seen), end(list.last, list.last_seen)]
-    }
-
-    /// Returns the first and the last of the next list that is not empty, in turns, but that of sessions never expected.
-    #[inline]
-    pub(crate) fn next_ends(&self, turn: &mut u32) -> Option<[End; 2]> {
-        const WORDS: usize = Expectation::COUNT / 64;
-        let from = *turn as usize % Expectation::COUNT;
-        for step in 0..=WORDS {
-            let word = (from / 64 + step) % WORDS;
-            let mut bits = self.occupied[word];
-            if word == Expectation::NEVER.index() / 64 {
-                bits &= !(1 << (Expectation::NEVER.index() % 64));
-            }
-            if step == 0 {
-                bits &= u64::MAX << (from % 64);
-            }
-            if bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                *turn = index as u32 + 1;
-                return Some(self.ends_of(index));
-            }
-        }
-        None
+        expected.map(|index| ends_of(self.lists, self.slots, index))
     }
 
     /// Updates when the clients at the ends were last seen, after the epoch moved.
@@ -183,6 +149,61 @@ impl<R: Region> Order<'_, '_, R> {
             list.first_seen = self.slots[list.first].seen;
             list.last_seen = self.slots[list.last].seen;
         }
+    }
+}
+
+/// Returns the first and the last of a list that is not empty.
+#[inline]
+pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: usize) -> [End; 2] {
+    let list = &lists[index & (lists.len() - 1)];
+    let end = |slot: u32, seen| {
+        let expected = match index {
+            IRREGULAR => slots[slot].expected(),
+            index => Expectation::from_index(index),
+        };
+        End { slot, seen, expected }
+    };
+    [end(list.first, list.first_seen), end(list.last, list.last_seen)]
+}
+
+/// The lists that are not empty, in turns without end, but that of sessions never expected.
+pub(crate) struct Turns<'a> {
+    occupied: &'a [u64; WORDS],
+    word: usize,
+    /// Those of this word whose turn is still to come.
+    bits: u64,
+}
+
+impl<'a> Turns<'a> {
+    /// Begins with the list `from`, or else the one after it.
+    #[inline]
+    pub(crate) fn new(occupied: &'a [u64; WORDS], from: u32) -> Self {
+        let from = from as usize % Expectation::COUNT;
+        let word = from / 64;
+        Self { occupied, word, bits: Self::bits(occupied, word) & u64::MAX << (from % 64) }
+    }
+
+    #[inline]
+    fn bits(occupied: &[u64; WORDS], word: usize) -> u64 {
+        let never = u64::from(word == Expectation::NEVER.index() / 64);
+        occupied[word] & !(never << (Expectation::NEVER.index() % 64))
+    }
+}
+
+impl Iterator for Turns<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let mut others = WORDS;
+        while self.bits == 0 {
+            others = others.checked_sub(1)?;
+            self.word = (self.word + 1) % WORDS;
+            self.bits = Self::bits(self.occupied, self.word);
+        }
+        let index = self.word * 64 + self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(index)
     }
 }
 

@@ -7,7 +7,7 @@
 //! Time is kept in 32 bits of ticks since an epoch, which is at least 49 days ago. The epoch moves
 //! every 49 days of uptime; only that operation touches all slots.
 
-mod eviction;
+pub(crate) mod eviction;
 
 use crate::candidates::Candidates;
 use crate::counters::Counters;

@@ -18,6 +18,7 @@ use crate::order;
 use crate::region::Region;
 use crate::settings::{Policy, Prediction};
 use crate::shard::Shard;
+use crate::shard::eviction::next_in_turn;
 use crate::slots::Slot;
 
 /// The kind of data by which sources are told apart.
@@ -143,7 +144,7 @@ impl<R: Region> Shard<'_, R> {
         let mut least = None;
         let mut seen = 0;
         for _ in 0..looks.min(self.header.fresh) {
-            let at = self.next_at_hand();
+            let at = next_in_turn(&mut self.header.hand, self.header.fresh);
             let slot = self.slots[at];
             if slot.id_length() == 0 || slot.source() != source {
                 continue;

@@ -5,7 +5,8 @@ use crate::candidates::{Candidates, Search};
 use crate::error::Refusal;
 use crate::expectation::Expectation;
 use crate::id::SessionId;
-use crate::order::{self, End};
+use crate::layout::Header;
+use crate::order::{self, End, Turns};
 use crate::region::Region;
 use crate::session::Admission;
 use crate::settings::{Policy, Prediction};
@@ -58,7 +59,7 @@ impl<R: Region> Shard<'_, R> {
         const FEW: u32 = 16;
         let mut oldest = None;
         for _ in 0..FEW.min(self.header.fresh) {
-            let at = self.next_at_hand();
+            let at = next_in_turn(&mut self.header.hand, self.header.fresh);
             let Slot { seen, .. } = self.slots[at];
             let age = now.abs_diff(seen);
             let is_older = oldest.is_none_or(|(_, most)| age > most);
@@ -68,13 +69,6 @@ impl<R: Region> Shard<'_, R> {
         }
         add(&mut self.header.counters.evicted_oldest, u64::from(oldest.is_some()));
         oldest.map(|(at, _)| at)
-    }
-
-    /// Returns the next slot of those that have been used, in turns.
-    pub(crate) fn next_at_hand(&mut self) -> u32 {
-        let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
-        self.header.hand = at + 1;
-        at
     }
 
     /// Chooses a session by Algorithm 1.
@@ -136,25 +130,28 @@ impl<R: Region> Shard<'_, R> {
 
     /// Looks for candidates.
     fn search(&mut self, now: u32) {
-        const LISTS: u32 = 8;
+        const LISTS: usize = 8;
         const FEW: u32 = 16;
         let mut search = Search::beyond(self.header.candidates);
-        let mut turn = self.header.turn;
-        for _ in 0..LISTS {
-            let Some(ends) = self.order().next_ends(&mut turn) else { break };
-            for End { slot, seen, expected } in ends {
-                search.consider(slot, self.worth(expected, seen, now));
-            }
+        let Header { mut turn, mut hand, fresh, .. } = *self.header;
+        for list in Turns::new(&self.header.occupied, turn).take(LISTS) {
+            let mut consider = |end: End| {
+                search.consider(end.slot, self.worth(end.expected, end.seen, now));
+            };
+            let [first, last] = order::ends_of(self.lists, &self.slots, list);
+            consider(first);
+            consider(last);
+            turn = list as u32 + 1;
         }
-        self.header.turn = turn;
-        for _ in 0..FEW.min(self.header.fresh) {
-            let at = self.next_at_hand();
+        for _ in 0..FEW.min(fresh) {
+            let at = next_in_turn(&mut hand, fresh);
             let slot = &self.slots[at];
             if slot.id_length() > 0 {
                 let age_ticks = now.abs_diff(slot.seen);
                 search.consider(at, self.return_times.look(slot.expected(), age_ticks));
             }
         }
+        (self.header.turn, self.header.hand) = (turn, hand);
         self.header.candidates = search.end();
     }
 
@@ -188,4 +185,12 @@ impl<R: Region> Shard<'_, R> {
         self.learn(victim.expected(), now.saturating_sub(seen), false);
         self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
     }
+}
+
+/// Returns the next slot of those that have been used, in turns.
+#[inline]
+pub(crate) fn next_in_turn(hand: &mut u32, fresh: u32) -> u32 {
+    let at = if *hand < fresh { *hand } else { 0 };
+    *hand = at + 1;
+    at
 }
