@@ -153,7 +153,7 @@ impl<R: Region> Order<'_, '_, R> {
 }
 
 /// Returns the first and the last of a list that is not empty.
-#[inline]
+#[inline(always)]
 pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: usize) -> [End; 2] {
     let list = &lists[index & (lists.len() - 1)];
     let end = |slot: u32, seen| {

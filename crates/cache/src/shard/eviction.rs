@@ -6,7 +6,7 @@ use crate::error::Refusal;
 use crate::expectation::Expectation;
 use crate::id::SessionId;
 use crate::layout::Header;
-use crate::order::{self, End, Turns};
+use crate::order::{self, Turns};
 use crate::region::Region;
 use crate::session::Admission;
 use crate::settings::{Policy, Prediction};
@@ -135,12 +135,11 @@ impl<R: Region> Shard<'_, R> {
         let mut search = Search::beyond(self.header.candidates);
         let Header { mut turn, mut hand, fresh, .. } = *self.header;
         for list in Turns::new(&self.header.occupied, turn).take(LISTS) {
-            let mut consider = |end: End| {
-                search.consider(end.slot, self.worth(end.expected, end.seen, now));
-            };
             let [first, last] = order::ends_of(self.lists, &self.slots, list);
-            consider(first);
-            consider(last);
+            let of_first = self.worth(first.expected, first.seen, now);
+            let of_last = self.worth(last.expected, last.seen, now);
+            search.consider(first.slot, of_first);
+            search.consider(last.slot, of_last);
             turn = list as u32 + 1;
         }
         for _ in 0..FEW.min(fresh) {
