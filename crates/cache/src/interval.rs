@@ -47,11 +47,9 @@ impl IntervalClass {
     #[inline]
     pub fn holding(interval: Interval) -> Self {
         let ticks = interval.0;
-        if ticks <= 8 {
-            return Self(ticks as u8);
-        }
-        let shift = ticks.ilog2() - 3;
-        let eighths = ((ticks - 1) >> shift) + 1;
+        let shift = (ticks | 8).ilog2() - 3;
+        // Rounded up; none of zero.
+        let eighths = (ticks.wrapping_sub(1) >> shift).wrapping_add(1);
         Self((shift * 8 + eighths) as u8)
     }
 
