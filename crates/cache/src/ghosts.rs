@@ -53,15 +53,41 @@ impl Ghost {
         u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | known
     }
 
+    #[inline]
     fn unpacked(packed: u64, now: u32) -> Self {
-        let history = History::from_coarse(packed as u32 & HISTORY_MASK);
-        let age = units(now).wrapping_sub(packed >> SEEN_SHIFT) & SEEN_MASK;
-        let expected = match (packed >> HINT_SHIFT) as u8 {
-            0 => Expectation::learned(history),
-            hint => Expectation::hinted(history, IntervalClass(hint).interval()),
-        };
-        let (tag, age_ticks) = ((packed >> TAG_SHIFT) as u16, age as u32 * UNIT_TICKS);
-        Self { tag, age_ticks, expected, history }
+        let place = Place(packed);
+        Self {
+            tag: (packed >> TAG_SHIFT) as u16,
+            age_ticks: place.age_ticks(now),
+            expected: place.expected(),
+            history: place.history(),
+        }
+    }
+}
+
+/// A ghost as it is kept, of which some is to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    /// Returns the time since the client was last seen.
+    #[inline]
+    pub(crate) fn age_ticks(self, now: u32) -> u32 {
+        (units(now).wrapping_sub(self.0 >> SEEN_SHIFT) & SEEN_MASK) as u32 * UNIT_TICKS
+    }
+
+    /// Returns what was expected of it.
+    #[inline]
+    pub(crate) fn expected(self) -> Expectation {
+        match (self.0 >> HINT_SHIFT) as u8 {
+            0 => Expectation::learned(self.history()),
+            hint => Expectation::hinted(self.history(), IntervalClass(hint).interval()),
+        }
+    }
+
+    #[inline]
+    fn history(self) -> History {
+        History::from_coarse(self.0 as u32 & HISTORY_MASK)
     }
 }
 
@@ -72,16 +98,23 @@ pub(crate) fn add(
     hash: u64,
     now: u32,
     ghost: &Ghost,
-    worth: impl Fn(&Ghost) -> u64,
-    watch: impl FnOnce(&Ghost),
+    worth: impl Fn(Place) -> u64,
+    watch: impl FnOnce(Place),
 ) -> Option<Ghost> {
     let Some(GhostSet(ghosts)) = set_of(sets, hash) else { return Some(*ghost) };
-    let worth_of =
-        |place: u64| if place == 0 { 0 } else { 1 + worth(&Ghost::unpacked(place, now)) };
-    let least = (0..GHOSTS).min_by_key(|at| worth_of(ghosts[*at]))?;
+    let (mut least, mut worth_of_least) = (0, u64::MAX);
+    for (at, place) in ghosts.iter().enumerate() {
+        let worth = if *place == 0 { 0 } else { 1 + worth(Place(*place)) };
+        if worth < worth_of_least {
+            (least, worth_of_least) = (at, worth);
+        }
+        if worth == 0 {
+            break;
+        }
+    }
     let other = ghosts[(least + 1) % GHOSTS];
     if other != 0 {
-        watch(&Ghost::unpacked(other, now));
+        watch(Place(other));
     }
     let before = std::mem::replace(&mut ghosts[least], ghost.packed(now));
     (before != 0).then(|| Ghost::unpacked(before, now))
@@ -119,7 +152,7 @@ mod tests {
     }
 
     fn add(set: &mut [GhostSet], client: u64, now: u32, ghost: &Ghost) -> Option<Ghost> {
-        let younger = |ghost: &Ghost| u64::from(u32::MAX - ghost.age_ticks);
+        let younger = |place: Place| u64::from(u32::MAX - place.age_ticks(now));
         super::add(set, client << 32, now, ghost, younger, |_| {})
     }
 

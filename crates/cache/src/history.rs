@@ -64,6 +64,7 @@ impl History {
         Self::within_bounds(gap, before, mean, count & Self::MOST_COUNTED, doubt)
     }
 
+    #[inline]
     fn within_bounds(gap: u32, before: u32, mean: u32, count: u32, doubt: u32) -> Self {
         if gap == 0 {
             return Self::default();
@@ -175,6 +176,7 @@ impl History {
         self.gap() | u32::from(self.has_habit()) << 8 | (self.mean() / 8) << 9 | self.count() << 16
     }
 
+    #[inline]
     pub(crate) fn from_coarse(coarse: u32) -> Self {
         let gap = coarse & 0xff;
         let before = if coarse >> 8 & 1 == 1 { gap } else { 0 };

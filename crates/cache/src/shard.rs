@@ -418,12 +418,13 @@ impl<'r, R: Region> Shard<'r, R> {
             now,
             &ghost,
             |ghost| match learns {
-                true => return_times.worth(ghost.expected, ghost.age_ticks),
-                false => u64::from(u32::MAX - ghost.age_ticks),
+                true => return_times.worth(ghost.expected(), ghost.age_ticks(now)),
+                false => u64::from(u32::MAX - ghost.age_ticks(now)),
             },
             |ghost| {
                 if learns {
-                    return_times.watch(ghost.expected, ghost.age_ticks, GhostSet::GHOSTS as u32);
+                    let age_ticks = ghost.age_ticks(now);
+                    return_times.watch(ghost.expected(), age_ticks, GhostSet::GHOSTS as u32);
                 }
             },
         );
