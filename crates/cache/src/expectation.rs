@@ -113,8 +113,8 @@ impl Expectation {
 
     /// Returns its place among all [`Self::COUNT`].
     #[inline]
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
+    pub(crate) const fn index(self) -> usize {
+        (self.trust as usize) << 8 | self.class.0 as usize
     }
 
     /// Returns the expectation of an index and a history; the inverse of [`Self::index`].

@@ -169,8 +169,10 @@ pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: us
 /// The lists that are not empty, in turns without end, but that of sessions never expected.
 pub(crate) struct Turns<'a> {
     occupied: &'a [u64; WORDS],
-    word: usize,
-    /// Those of this word whose turn is still to come.
+    /// A bit for each word with such a list.
+    words: u32,
+    word: u32,
+    /// The lists of this word whose turn is still to come.
     bits: u64,
 }
 
@@ -178,15 +180,11 @@ impl<'a> Turns<'a> {
     /// Begins with the list `from`, or else the one after it.
     #[inline]
     pub(crate) fn new(occupied: &'a [u64; WORDS], from: u32) -> Self {
-        let from = from as usize % Expectation::COUNT;
-        let word = from / 64;
-        Self { occupied, word, bits: Self::bits(occupied, word) & u64::MAX << (from % 64) }
-    }
-
-    #[inline]
-    fn bits(occupied: &[u64; WORDS], word: usize) -> u64 {
-        let never = u64::from(word == Expectation::NEVER.index() / 64);
-        occupied[word] & !(never << (Expectation::NEVER.index() % 64))
+        let from = from % Expectation::COUNT as u32;
+        let bit = |word| u32::from(bits(occupied, word) != 0) << word;
+        let words = (0..WORDS as u32).fold(0, |words, word| words | bit(word));
+        let bits = bits(occupied, from / 64) & u64::MAX << (from % 64);
+        Self { occupied, words, word: from / 64, bits }
     }
 }
 
@@ -195,16 +193,24 @@ impl Iterator for Turns<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        let mut others = WORDS;
-        while self.bits == 0 {
-            others = others.checked_sub(1)?;
-            self.word = (self.word + 1) % WORDS;
-            self.bits = Self::bits(self.occupied, self.word);
+        if self.bits == 0 {
+            let later = self.words & u32::MAX << (self.word + 1);
+            let next = if later == 0 { self.words } else { later };
+            self.word = NonZero::new(next)?.trailing_zeros();
+            self.bits = bits(self.occupied, self.word);
         }
-        let index = self.word * 64 + self.bits.trailing_zeros() as usize;
+        let index = self.word * 64 + self.bits.trailing_zeros();
         self.bits &= self.bits - 1;
-        Some(index)
+        Some(index as usize)
     }
+}
+
+/// Returns the bits of a word, but that of sessions never expected.
+#[inline]
+fn bits(occupied: &[u64; WORDS], word: u32) -> u64 {
+    const NEVER: usize = Expectation::NEVER.index();
+    let never = u64::from(word as usize == NEVER / 64);
+    occupied[word as usize % WORDS] & !(never << (NEVER % 64))
 }
 
 /// Returns the list of a session. Where trust does not matter there are lists for the first
