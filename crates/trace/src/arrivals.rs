@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::draws::Draws;
 use crate::event::Event;
 use crate::population::{MOST_DEVICES, Population, PopulationSettings};
+use crate::runs::Runs;
 use crate::schedule::{MOST_CLIENTS, Schedule};
 
 const _: () = assert!(MOST_DEVICES <= MOST_CLIENTS);
@@ -11,8 +12,8 @@ const _: () = assert!(MOST_DEVICES <= MOST_CLIENTS);
 impl Population {
     /// Returns all its connections in order of time, without end: `take_while` bounds them.
     ///
-    /// The same seed gives the same connections on every platform. It takes 24 bytes per device and
-    /// constant time per event. Clients are numbered from 0. A device that runs at time 0 began
+    /// The same seed gives the same connections on every platform. It takes 24 bytes per device, 28 if
+    /// devices have habits ([`Runs::Habits`]), and constant time per event. Clients are numbered from 0. A device that runs at time 0 began
     /// before: its first connection here is not the first of its run.
     pub fn arrivals(&self, seed: u64) -> Arrivals {
         Arrivals::new(self, Draws::new(seed, 0))
@@ -23,6 +24,7 @@ impl Population {
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     devices: Vec<Device>,
+    means: MeanRuns,
     schedule: Schedule,
     settings: PopulationSettings,
     draws: Draws,
@@ -31,10 +33,39 @@ pub struct Arrivals {
 impl Arrivals {
     pub(crate) fn new(population: &Population, mut draws: Draws) -> Self {
         let settings = population.settings().clone();
-        let found = |_| Device::found(&settings, &mut draws);
-        let mut devices: Vec<Device> = (0..settings.devices).map(found).collect();
+        let means = MeanRuns::draw(&settings, &mut draws);
+        let found = |client| Device::found(&settings, means.of(client), &mut draws);
+        let mut devices: Vec<Device> = (0..settings.devices as u32).map(found).collect();
         let schedule = Schedule::new(&mut devices, population.expected_connections_per_s());
-        Self { devices, schedule, settings, draws }
+        Self { devices, means, schedule, settings, draws }
+    }
+}
+
+/// The mean runs of all devices, in milliseconds.
+#[derive(Debug, Clone)]
+enum MeanRuns {
+    Same(f64),
+    Own(Vec<f32>),
+}
+
+impl MeanRuns {
+    fn draw(settings: &PopulationSettings, draws: &mut Draws) -> Self {
+        let PopulationSettings { runs, devices, running_ms, .. } = *settings;
+        let population_ms = running_ms as f64;
+        match runs {
+            Runs::Exponential | Runs::LogNormal { .. } => Self::Same(population_ms),
+            Runs::Habits { .. } => {
+                let own = |_| runs.draw_mean(population_ms, draws) as f32;
+                Self::Own((0..devices).map(own).collect())
+            }
+        }
+    }
+
+    fn of(&self, client: u32) -> f64 {
+        match self {
+            Self::Same(mean_ms) => *mean_ms,
+            Self::Own(means_ms) => f64::from(means_ms[client as usize]),
+        }
     }
 }
 
@@ -44,7 +75,8 @@ impl Iterator for Arrivals {
     fn next(&mut self) -> Option<Event> {
         let client = self.schedule.take_next(&mut self.devices)?;
         let device = &mut self.devices[client as usize];
-        let event = device.connect(client, &self.settings, &mut self.draws);
+        let running_ms = self.means.of(client);
+        let event = device.connect(client, &self.settings, running_ms, &mut self.draws);
         self.schedule.add(client, device);
         Some(event)
     }
@@ -63,13 +95,14 @@ mod tests {
     fn plain(population: &Population, seed: u64, count: usize) -> Vec<Event> {
         let settings = population.settings();
         let mut draws = Draws::new(seed, 0);
-        let found = |_| Device::found(settings, &mut draws);
-        let mut devices: Vec<Device> = (0..settings.devices).map(found).collect();
+        let means = MeanRuns::draw(settings, &mut draws);
+        let found = |client| Device::found(settings, means.of(client), &mut draws);
+        let mut devices: Vec<Device> = (0..settings.devices as u32).map(found).collect();
         let mut next = || {
             let devices = devices.iter_mut().enumerate();
             let next = devices.min_by_key(|(client, device)| (device.next_ms, *client));
             let (client, device) = next.expect("a device");
-            device.connect(client as u32, settings, &mut draws)
+            device.connect(client as u32, settings, means.of(client as u32), &mut draws)
         };
         (0..count).map(|_| next()).collect()
     }
@@ -90,6 +123,8 @@ mod tests {
         assert_plain(PopulationSettings { running_ms: 1, ..paper.clone() }, 2, 20_000);
         let short = PopulationSettings { running_ms: 1, waiting_ms: 1, ..paper.clone() };
         assert_plain(short, 3, 20_000);
+        let runs = Runs::Habits { sigma: 1.5, within: 0.3 };
+        assert_plain(PopulationSettings { runs, ..paper.clone() }, 6, 20_000);
         assert_plain(PopulationSettings { start: Start::Waiting, ..paper }, 5, 20_000);
     }
 

@@ -20,28 +20,29 @@ pub(crate) struct Device {
 const _: () = assert!(size_of::<Device>() == 24);
 
 impl Device {
-    /// Draws a device in its state at time 0.
-    pub(crate) fn found(settings: &PopulationSettings, draws: &mut Draws) -> Self {
+    /// Draws a device in its state at time 0. Its own mean run is `running_ms`.
+    pub(crate) fn found(settings: &PopulationSettings, running_ms: f64, draws: &mut Draws) -> Self {
         let interval_ms = settings.intervals.draw(draws);
         let mut device = Self { next_ms: 0, run_ends_ms: None, interval_ms, after: 0 };
-        let PopulationSettings { running_ms, waiting_ms, start, .. } = *settings;
-        if start == Start::Steady && draws.below(running_ms + waiting_ms) < running_ms {
-            let past = draws.exponential(running_ms as f64);
+        let PopulationSettings { waiting_ms, start, .. } = *settings;
+        let running = whole_ms(running_ms).max(1);
+        if start == Start::Steady && draws.below(running.saturating_add(waiting_ms)) < running {
+            let (past, rest) = settings.runs.draw_under_way(running_ms, draws);
             let interval = f64::from(interval_ms);
             let next_ms = whole_ms(interval - past % interval);
-            let run_ends_ms = whole_ms(draws.exponential(running_ms as f64));
-            device.plan(next_ms, run_ends_ms, settings, draws);
+            device.plan(next_ms, whole_ms(rest), settings, draws);
         } else {
             device.next_ms = whole_ms(draws.exponential(waiting_ms as f64));
         }
         device
     }
 
-    /// Connects, and draws the time of the connection after this one.
+    /// Connects, and draws the time of the connection after this one. Its own mean run is `running_ms`.
     pub(crate) fn connect(
         &mut self,
         client: u32,
         settings: &PopulationSettings,
+        running_ms: f64,
         draws: &mut Draws,
     ) -> Event {
         let now_ms = self.next_ms;
@@ -49,7 +50,7 @@ impl Device {
         let run_ends_ms = match self.run_ends_ms {
             Some(run_ends_ms) => run_ends_ms.get(),
             None => {
-                let run = draws.exponential(settings.running_ms as f64);
+                let run = settings.runs.draw(running_ms, draws);
                 now_ms.saturating_add(whole_ms(run))
             }
         };

@@ -196,6 +196,19 @@ pub(crate) fn in_range(name: &'static str, value: u64, least: u64, most: u64) ->
     Err(Error::OutOfRange { name, value, least, most })
 }
 
+/// Refuses a setting with a fraction outside its range.
+pub(crate) fn number_in_range(
+    name: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::NumberOutOfRange { name, value, least, most })
+}
+
 /// Formats a number with commas between its thousands, as in the messages of this crate.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

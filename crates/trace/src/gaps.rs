@@ -4,14 +4,14 @@
 //! long ones, and the last gap says little about the next.
 
 use crate::draws::Draws;
-use crate::error::{Error, in_range};
+use crate::error::{Error, in_range, number_in_range};
 use crate::population::LONGEST_MEAN_MS;
 
 /// The least shape. Closer to 1, the mean gap is thousands of times the least gap.
 const LEAST_SHAPE: f64 = 1.001;
 const MOST_SHAPE: f64 = 100.0;
 /// The largest sigma. At 5, the mean is 268,000 times the median.
-const MOST_SIGMA: f64 = 5.0;
+pub(crate) const MOST_SIGMA: f64 = 5.0;
 
 /// The distribution of the gaps between the connections of one client.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,15 +89,8 @@ fn pareto(least_ms: u64, shape: f64, draws: &mut Draws) -> f64 {
     least_ms as f64 * libm::exp(draws.exponential(1.0 / shape))
 }
 
-fn log_normal(median_ms: f64, sigma: f64, draws: &mut Draws) -> f64 {
+pub(crate) fn log_normal(median_ms: f64, sigma: f64, draws: &mut Draws) -> f64 {
     median_ms * libm::exp(sigma * draws.normal())
-}
-
-fn number_in_range(name: &'static str, value: f64, least: f64, most: f64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::NumberOutOfRange { name, value, least, most })
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod open;
 pub mod oracle_general;
 mod population;
 mod reader;
+mod runs;
 mod schedule;
 mod speed_up;
 mod writer;
@@ -48,6 +49,7 @@ pub use population::{
     LARGEST_JITTER_MS, LONGEST_MEAN_MS, MOST_DEVICES, Population, PopulationSettings, Start,
 };
 pub use reader::Reader;
+pub use runs::Runs;
 pub use speed_up::SpeedUp;
 pub use writer::Writer;
 

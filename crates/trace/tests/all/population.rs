@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use rejoin_trace::{
-    Error, Event, IntervalMix, MOST_DEVICES, Population, PopulationSettings, SpeedUp, Writer,
+    Error, Event, IntervalMix, MOST_DEVICES, Population, PopulationSettings, Runs, SpeedUp, Writer,
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -108,17 +108,16 @@ fn gaps_within_a_run_are_the_interval_and_runs_do_not_overlap() {
     assert!(within > 50_000, "{within}");
 }
 
-/// Checks runs, seen at intervals of a second. It takes the same number of runs of every device,
-/// because the runs that fit into a fixed time would be the short ones.
-#[test]
-fn runs_and_waits_have_their_means() {
-    const RUNS: usize = 10;
+/// Returns the first runs and waits of every device, in milliseconds, seen at intervals of a second:
+/// half a second, on average, lies between the last connection and the end of a run. It takes the same
+/// number of runs of every device, because the runs that fit into a fixed time would be the short ones.
+fn runs_and_waits<const RUNS: usize>(runs: Runs) -> Vec<[(f64, f64); RUNS]> {
     let intervals = "1:1".parse().expect("a mix");
-    let settings = PopulationSettings { intervals, ..PopulationSettings::paper(1_500) };
+    let settings = PopulationSettings { intervals, runs, ..PopulationSettings::paper(1_500) };
     let population = Population::new(settings).expect("in range");
     // The first and the last connection of each run, for each device.
     let mut seen = vec![Vec::new(); 1_500];
-    for event in until(&population, 5, 2_400 * MINUTE_MS) {
+    for event in until(&population, 5, 4_800 * MINUTE_MS) {
         let runs: &mut Vec<(u64, u64)> = &mut seen[event.client as usize];
         match runs.last_mut() {
             _ if event.first_of_run => runs.push((event.time_ms, event.time_ms)),
@@ -126,16 +125,65 @@ fn runs_and_waits_have_their_means() {
             None => {}
         }
     }
-    let (mut running_ms, mut waiting_ms) = (0, 0);
-    for runs in &seen {
+    let run_and_wait = |two: &[(u64, u64)]| {
+        let ([(begun, last), (next, _)] | [(begun, last), (next, _), ..]) = *two else {
+            panic!("two runs");
+        };
+        ((last - begun) as f64 + 500.0, (next - last) as f64 - 500.0)
+    };
+    let of_device = |runs: Vec<(u64, u64)>| {
         assert!(runs.len() > RUNS);
-        running_ms += runs[..RUNS].iter().map(|(begun, last)| last - begun).sum::<u64>();
-        waiting_ms += runs.windows(2).take(RUNS).map(|two| two[1].0 - two[0].1).sum::<u64>();
+        std::array::from_fn(|at| run_and_wait(&runs[at..at + 2]))
+    };
+    seen.into_iter().map(of_device).collect()
+}
+
+#[test]
+fn runs_and_waits_have_their_means() {
+    for runs in [Runs::Exponential, Runs::LogNormal { sigma: 1.0 }] {
+        let all = runs_and_waits::<10>(runs).concat();
+        let mean = |total: f64| total / all.len() as f64;
+        let running_ms = mean(all.iter().map(|(run, _)| run).sum());
+        let waiting_ms = mean(all.iter().map(|(_, wait)| wait).sum());
+        assert_near(running_ms, 120_000.0, 0.03, "mean run");
+        assert_near(waiting_ms, 2_760_000.0, 0.03, "mean wait");
     }
-    // Half a second, on average, lies between the last connection and the end of the run.
-    let mean = |total: u64| total as f64 / (seen.len() * RUNS) as f64;
-    assert_near(mean(running_ms) + 500.0, 120_000.0, 0.03, "mean run");
-    assert_near(mean(waiting_ms) - 500.0, 2_760_000.0, 0.03, "mean wait");
+}
+
+/// The spread of the logarithm of a device's runs, and of the means of devices.
+#[test]
+fn devices_with_habits_run_about_as_long_as_before() {
+    let runs = runs_and_waits::<10>(Runs::Habits { sigma: 0.5, within: 0.2 });
+    let deviation = |of: &[f64]| {
+        let mean = of.iter().sum::<f64>() / of.len() as f64;
+        (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (of.len() - 1) as f64).sqrt()
+    };
+    let logs: Vec<[f64; 10]> =
+        runs.iter().map(|device| device.map(|(run_ms, _)| run_ms.ln())).collect();
+    let within = logs.iter().map(|logs| deviation(logs).powi(2)).sum::<f64>() / logs.len() as f64;
+    assert_near(within.sqrt(), 0.2, 0.03, "a device's runs");
+    let means: Vec<f64> = logs.iter().map(|logs| logs.iter().sum::<f64>() / 10.0).collect();
+    assert_near(deviation(&means), (0.25_f64 + 0.004).sqrt(), 0.08, "devices");
+    let all: f64 = runs.iter().flatten().map(|(run_ms, _)| run_ms).sum();
+    assert_near(all / (runs.len() * 10) as f64, 120_000.0, 0.06, "mean run");
+}
+
+/// A moment falls into a long run more often than into a short one.
+#[test]
+fn other_runs_are_steady_from_the_first_minute() {
+    for runs in [Runs::LogNormal { sigma: 1.0 }, Runs::Habits { sigma: 1.0, within: 0.3 }] {
+        let settings = PopulationSettings { runs, ..PopulationSettings::paper(400_000) };
+        let population = Population::new(settings).expect("in range");
+        let mut minutes = [0_u32; 20];
+        for event in until(&population, 9, 20 * MINUTE_MS) {
+            minutes[(event.time_ms / MINUTE_MS) as usize] += 1;
+        }
+        let expected = population.expected_connections_per_s();
+        for (minute, count) in minutes.into_iter().enumerate() {
+            let rate = f64::from(count) / 60.0;
+            assert_near(rate, expected, 0.04, &format!("in minute {minute} of {runs:?}"));
+        }
+    }
 }
 
 #[test]
@@ -252,6 +300,10 @@ fn what_is_no_population_is_told_in_one_line() {
     assert!(told(|settings| settings.running_ms = 0).starts_with("running_ms is 0"));
     assert!(told(|settings| settings.running_ms = u64::MAX).starts_with("running_ms is 18,"));
     assert!(told(|settings| settings.jitter_ms = 1 << 32).starts_with("jitter_ms is"));
+    let wrong = told(|settings| settings.runs = Runs::LogNormal { sigma: 5.1 });
+    assert_eq!(wrong, "sigma is 5.1: it must be between 0 and 5");
+    let wrong = told(|settings| settings.runs = Runs::Habits { sigma: 1.5, within: f64::NAN });
+    assert_eq!(wrong, "within is NaN: it must be between 0 and 5");
 
     let too_fast = paper(10).speed_up(SpeedUp::new(1e9).expect("a factor")).expect_err("too fast");
     let expected = "a speed-up of 1000000000 leaves less than a millisecond of waiting_ms: \
