@@ -66,6 +66,7 @@ pub(super) struct Group {
     pub(super) kind: Kind,
     pub(super) devices: Option<i64>,
     pub(super) running_s: Option<f64>,
+    pub(super) runs: Option<RunsName>,
     pub(super) waiting_s: Option<f64>,
     pub(super) intervals: Option<String>,
     pub(super) jitter_s: Option<f64>,
@@ -104,6 +105,14 @@ impl Kind {
 pub(super) enum StartName {
     Steady,
     Waiting,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum RunsName {
+    Exponential,
+    LogNormal { sigma: f64 },
+    Habits { sigma: f64, within: f64 },
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

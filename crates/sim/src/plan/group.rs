@@ -2,10 +2,10 @@
 
 use rejoin_trace::{
     BrowserSettings, Browsers, Claims, Event, Flood, FloodSettings, Gaps, Group, Mixture,
-    Population, PopulationSettings, Start,
+    Population, PopulationSettings, Runs, Start,
 };
 
-use super::file::{self, ClaimsName, GapsName, Kind, StartName};
+use super::file::{self, ClaimsName, GapsName, Kind, RunsName, StartName};
 use super::{bad, milliseconds, value, within};
 use crate::error::Error;
 
@@ -61,6 +61,7 @@ impl Keys<'_> {
         let given = [
             (Kind::Devices, "devices", self.group.devices.is_some()),
             (Kind::Devices, "running_s", self.group.running_s.is_some()),
+            (Kind::Devices, "runs", self.group.runs.is_some()),
             (Kind::Devices, "waiting_s", self.group.waiting_s.is_some()),
             (Kind::Devices, "intervals", self.group.intervals.is_some()),
             (Kind::Devices, "jitter_s", self.group.jitter_s.is_some()),
@@ -90,6 +91,11 @@ impl Keys<'_> {
             devices: self.count("devices", group.devices)?,
             waiting_ms: self.time("waiting_s", group.waiting_s)?,
             running_ms: self.time("running_s", group.running_s)?,
+            runs: match group.runs {
+                None | Some(RunsName::Exponential) => Runs::Exponential,
+                Some(RunsName::LogNormal { sigma }) => Runs::LogNormal { sigma },
+                Some(RunsName::Habits { sigma, within }) => Runs::Habits { sigma, within },
+            },
             intervals: intervals.parse().map_err(|cause| self.wrong(cause))?,
             jitter_ms: milliseconds(&self.key("jitter_s"), group.jitter_s.unwrap_or(0.0), 0)?,
             start: match group.start {

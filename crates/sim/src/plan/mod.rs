@@ -43,9 +43,12 @@
 //!
 //! | kind | keys |
 //! |---|---|
-//! | "devices" | `devices`, `running_s`, `waiting_s`, `intervals`; `jitter_s` (0), `start` ("steady", or "waiting"), `departures_known` (false), `claims` ("truth", or "nothing", `{ permille = 970 }`, `{ fixed_s = 1 }`) |
+//! | "devices" | `devices`, `running_s`, `waiting_s`, `intervals`; `runs` ("exponential", or `{ log_normal = { sigma } }`, `{ habits = { sigma, within } }`), `jitter_s` (0), `start` ("steady", or "waiting"), `departures_known` (false), `claims` ("truth", or "nothing", `{ permille = 970 }`, `{ fixed_s = 1 }`) |
 //! | "browsers" | `browsers`, `gaps`: `{ pareto = { least_s, shape } }` or `{ log_normal = { median_s, sigma } }` |
 //! | "flood" | `per_s`; `claims_s` (nothing), `visits` of each client (1), `every_s` between them |
+//!
+//! `runs` is how the lengths of runs vary around their mean, `running_s`: [`Runs`](rejoin_trace::Runs). With "habits" every
+//! device has a mean of its own.
 //!
 //! Seconds may have a fraction, down to the millisecond.
 

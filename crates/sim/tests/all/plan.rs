@@ -2,7 +2,7 @@
 
 use rejoin_sim::plan::Plan;
 use rejoin_sim::{Balancer, Error, KeyedBy, Subject, Tls};
-use rejoin_trace::{Claims, Gaps, Group, Start};
+use rejoin_trace::{Claims, Gaps, Group, Runs, Start};
 
 const WHOLE: &str = r#"
 title = "All there is"
@@ -39,6 +39,7 @@ devices = 5
 running_s = 1
 waiting_s = 1
 intervals = "1:1"
+runs = { habits = { sigma = 1.5, within = 0.3 } }
 claims = { fixed_s = 1 }
 
 [[group]]
@@ -85,7 +86,9 @@ fn everything_a_plan_can_say() {
     );
     assert_eq!((devices.jitter_ms, devices.start), (250, Start::Waiting));
     assert_eq!((devices.claims, devices.departures_known), (Claims::Permille(970), true));
+    assert_eq!(devices.runs, Runs::Exponential);
     assert_eq!(liars.settings().claims, Claims::Fixed(1_000));
+    assert_eq!(liars.settings().runs, Runs::Habits { sigma: 1.5, within: 0.3 });
     assert_eq!(people.settings().gaps, Gaps::Pareto { least_ms: 10_000, shape: 1.5 });
     assert!(matches!(last, Group::Flood(flood) if flood.settings().claims_ms == Some(14_000)));
 }
@@ -97,7 +100,7 @@ fn an_empty_plan_is_one_for_a_trace() {
 }
 
 /// Checks errors. Each case is a line of the plan above, its replacement, and the text of the error.
-const WRONG: [(&str, &str, &str); 46] = [
+const WRONG: [(&str, &str, &str); 51] = [
     ("seeds = 10", "seeds = ", "line 17: "),
     ("seeds = 10", "seeds = 10\nseeds = 11", "line 18: "),
     ("seeds = 10", "seeds = 0", "seeds: 0 is not from 1 to 10000"),
@@ -137,6 +140,11 @@ const WRONG: [(&str, &str, &str); 46] = [
     ("\"60:23,30:13,15:2\"", "\"60\"", "group \"devices\": \"60\" is not an interval"),
     ("permille = 970", "permille = -1", "group \"devices\", claims.permille: -1"),
     ("permille = 970", "percent = 97", "line 28: unknown variant `percent`"),
+    ("jitter_s = 0.25", "runs = 'long'", "line 25: unknown variant `long`, expected one of"),
+    ("jitter_s = 0.25", "runs = { log_normal = { sigma = 5.5 } }", "\"devices\": sigma is 5.5"),
+    ("within = 0.3", "within = -0.3", "\"devices-2\": within is -0.3: it must be between 0 and 5"),
+    ("sigma = 1.5, within", "within", "line 36: missing field `sigma`"),
+    ("per_s = 100", "per_s = 100\nruns = 'exponential'", "runs: it belongs to kind \"devices\""),
     ("name = \"people\"", "name = \"devices\"", "name: \"devices\" is empty or taken"),
     ("shape = 1.5", "shape = 1", "group \"people\": shape is 1"),
     ("per_s = 100", "per_s = 0", "group \"flood\": per_s is 0"),
