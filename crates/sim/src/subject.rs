@@ -33,9 +33,9 @@ pub enum Subject {
 /// The knowledge of a bound about clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Knows {
-    /// Their announcements, or else their last gap.
+    /// Their announcements, with the visits of this run and of the run before, or else their last gap.
     Announced,
-    /// The same once a client has come back within a run, and nothing before.
+    /// Their interval once they have come back within a run, and nothing before.
     Past,
 }
 
