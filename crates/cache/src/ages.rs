@@ -17,7 +17,7 @@ pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
 /// Bins in the row of clients about which nothing is known: one for every class of age.
 pub(crate) const UNKNOWN_BINS: usize = IntervalClass::COUNT;
 /// Bins in a row of clients that keep an interval, or of which one gap is known.
-pub(crate) const BINS: usize = 64;
+pub(crate) const BINS: usize = 60;
 /// Those kinds of clients: one gap known, confirmed, claimed, kept.
 pub(crate) const KEPT: usize = 4;
 /// Bins in a row of clients that keep none: two to the octave, for eight octaves below the mean gap and above.
@@ -32,11 +32,31 @@ pub(crate) const ALL_BINS: usize = FIRST_LOOSE + Rhythm::COUNT * LOOSE_OCTAVES *
 /// in bursts return, there are two to the octave. Above, there are two to the octave for four
 /// octaves, then one.
 const FINE: i32 = 8;
-const FIRST_FINE_BIN: i32 = 22;
+const FIRST_FINE_BIN: i32 = 18;
 const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
 const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
 /// The bin of the interval itself.
 pub(crate) const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
+
+/// The time of a return within a row of clients that keep an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lateness {
+    /// In the bin of the interval itself or before.
+    OnTime,
+    /// Within twice the interval.
+    Late,
+    TooLate,
+}
+
+/// Returns how late a return in a bin is, which is that of a client that keeps an interval.
+#[inline]
+pub(crate) fn lateness(bin: usize) -> Lateness {
+    match (bin - UNKNOWN_BINS) % BINS {
+        0..=ON_TIME => Lateness::OnTime,
+        in_row if in_row <= FIRST_ABOVE_BIN as usize => Lateness::Late,
+        _ => Lateness::TooLate,
+    }
+}
 
 /// The lowest number of classes apart that a bin holds.
 const fn first_apart(bin: i32) -> i32 {

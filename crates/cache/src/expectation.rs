@@ -26,7 +26,7 @@ pub struct Expectation {
     pub trust: Trust,
     /// The interval at which it is expected.
     pub class: IntervalClass,
-    /// How it comes, if it keeps no interval.
+    /// How it comes, if it keeps no interval, or the stage of its run, if it keeps the application's.
     pub rhythm: Rhythm,
 }
 
@@ -89,8 +89,12 @@ impl Expectation {
     #[inline]
     pub fn hinted(history: History, hint: Interval) -> Self {
         let interval = history.least().map_or(hint, |least| least.max(hint));
-        let trust = if history.keeps(interval) { Trust::Kept } else { Trust::Claimed };
-        Self::new(trust, IntervalClass::holding(interval))
+        let class = IntervalClass::holding(interval);
+        if history.keeps(interval) {
+            Self::new(Trust::Kept, class).with(history)
+        } else {
+            Self::new(Trust::Claimed, class)
+        }
     }
 
     /// Returns true if nothing is known about the client: [`Self::UNKNOWN`].
@@ -108,7 +112,7 @@ impl Expectation {
     /// Returns true if the client keeps no interval, and more than one gap of it is known.
     #[inline]
     pub(crate) fn is_irregular(self) -> bool {
-        self.rhythm != Rhythm::NONE
+        self.rhythm.is_loose()
     }
 
     /// Returns its place among all [`Self::COUNT`].
@@ -120,9 +124,18 @@ impl Expectation {
     /// Returns the expectation of an index and a history; the inverse of [`Self::index`].
     #[inline]
     pub(crate) fn of_index(index: usize, history: History) -> Self {
-        let irregular = Self::may_be_irregular(index);
-        let rhythm = if irregular { history.rhythm() } else { Rhythm::NONE };
-        Self { rhythm, ..Self::from_index(index) }
+        Self::from_index(index).with(history)
+    }
+
+    /// Returns the same with what else a history says.
+    #[inline]
+    fn with(self, history: History) -> Self {
+        let rhythm = match self.trust {
+            Trust::Loose if Self::may_be_irregular(self.index()) => history.rhythm(),
+            Trust::Kept => history.stage(self.class.interval()),
+            _ => Rhythm::NONE,
+        };
+        Self { rhythm, ..self }
     }
 
     /// Returns true if a client with an expectation of this index keeps no interval, if enough gaps are known.

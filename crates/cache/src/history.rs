@@ -2,28 +2,38 @@
 
 use crate::interval::{Interval, IntervalClass, TICK_MS};
 
-/// The gaps between a client's visits: the last two, the mean of all, their number, and how often they differ. These four bytes
-/// travel with the client, from a consumed TLS 1.3 ticket to its successor and from an evicted session to the next one.
+/// The gaps between a client's visits: the last two, the mean of all, their number, how often they differ, and how long its runs
+/// last. These four bytes travel with the client, from a consumed TLS 1.3 ticket to its successor and from an evicted session to the
+/// next one.
 ///
 /// From the lowest bit: the classes of the last gap and of the one before, eight bits each, zero if there is none; the mean of the
 /// classes, ten bits in quarters, in which each gap weighs as much as any of the last sixteen; the number of gaps, four bits, 15
-/// at most; and two bits of doubt.
+/// at most; and two bits of doubt. While the last two gaps agree and there is no doubt, mean and number make room for the run: six
+/// bits hold how far the mean is from the last gap, two the number in powers of two, three the position in the run and three the
+/// length of the run before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct History(u32);
 
-/// The rhythm of a client that keeps no interval: how far its last gap is from its mean one, and how many gaps are known.
+/// The rhythm of a client that keeps no interval: how far its last gap is from its mean one, and how many gaps are known. Or, of
+/// one that keeps an interval, the stage of its run: how many gaps it has lasted, and how many visits there were in the run before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Rhythm(pub(crate) u8);
 
 impl Rhythm {
     /// The rhythm of a client of which one gap is known, or none.
     pub const NONE: Self = Self(0);
-    /// The number of rhythms, without that one.
+    /// The number of rhythms of clients that keep no interval, without that one.
     pub(crate) const COUNT: usize = (2 * Self::OCTAVES_APART as usize + 1) * Self::COUNTS as usize;
     const OCTAVES_APART: i32 = 2;
     /// Numbers of gaps that are told apart: two, up to four, up to eight, more.
     const COUNTS: u32 = 4;
+    /// The number of stages of a run.
+    pub(crate) const STAGES: usize = (Self::POSITIONS * Self::RUNS_BEFORE) as usize;
+    /// Positions that are told apart: none, one, two or three gaps, more.
+    const POSITIONS: u32 = 4;
+    /// Runs before that are told apart: unknown, one visit, two or three, four to seven, more.
+    const RUNS_BEFORE: u32 = 5;
 
     /// Makes the rhythm of a client whose last gap is so many octaves longer than its mean one, of so many gaps. Two octaves and
     /// more are the same, as are more than eight gaps.
@@ -35,6 +45,87 @@ impl Rhythm {
         let apart = octaves.clamp(-Self::OCTAVES_APART, Self::OCTAVES_APART) + Self::OCTAVES_APART;
         let counts = (gaps - 1).ilog2().min(Self::COUNTS - 1);
         Self((1 + apart as u32 * Self::COUNTS + counts) as u8)
+    }
+
+    /// Makes the stage of a run that has lasted so many gaps, of a client whose run before had so many visits; 0 if that is not
+    /// known. Four gaps and more are the same, as are eight visits and more.
+    #[inline]
+    pub fn of_run(gaps: u32, visits_before: u32) -> Self {
+        let position = octave(gaps).min(Self::POSITIONS - 1);
+        let before = octave(visits_before).min(Self::RUNS_BEFORE - 1);
+        Self(1 + Self::COUNT as u8 + (position * Self::RUNS_BEFORE + before) as u8)
+    }
+
+    /// Returns the number of a stage of a run.
+    #[inline]
+    pub(crate) fn stage(self) -> Option<usize> {
+        usize::from(self.0).checked_sub(1 + Self::COUNT)
+    }
+
+    /// Returns true if it is of a client that keeps no interval.
+    #[inline]
+    pub(crate) fn is_loose(self) -> bool {
+        self != Self::NONE && self.stage().is_none()
+    }
+}
+
+/// The data that a history holds while its last two gaps agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Habit {
+    /// The mean class of the gaps, in quarters: within an octave of the last gap.
+    mean: u32,
+    /// The number of gaps in powers of two, less one: 0 to 3.
+    count: u32,
+    /// The number of gaps in this run, 7 at most.
+    position: u32,
+    /// The number of binary digits of the visits in the run before; 0 if that is not known.
+    before: u32,
+}
+
+impl Habit {
+    const NO_OFFSET: u32 = 32;
+    const MOST_OFFSET: u32 = 63;
+    const COUNT_SHIFT: u32 = 6;
+    const POSITION_SHIFT: u32 = 8;
+    const BEFORE_SHIFT: u32 = 11;
+    const MOST_POSITION: u32 = 7;
+
+    /// Makes the habit of a client with so many gaps, of which the last two were the first to agree. If there were gaps before, its
+    /// runs are taken to be short.
+    fn begin(mean: u32, gaps: u32) -> Self {
+        let before = if gaps > 2 { octave(History::SHORT_RUN) } else { 0 };
+        Self { mean, count: Self::count(gaps), position: 2, before }
+    }
+
+    /// Adds a gap that agrees with the one before.
+    fn go_on(self, mean: u32) -> Self {
+        let position = (self.position + 1).min(Self::MOST_POSITION);
+        // A position that cannot grow stands for many gaps.
+        let gaps = if self.position == position { History::MOST_COUNTED } else { position };
+        Self { mean, count: self.count.max(Self::count(gaps)), position, ..self }
+    }
+
+    fn count(gaps: u32) -> u32 {
+        if gaps == History::MOST_COUNTED { 3 } else { gaps.max(2).ilog2() - 1 }
+    }
+
+    /// The number of gaps: 2, 4, 8 or 15.
+    fn gaps(self) -> u32 {
+        (2 << self.count).min(History::MOST_COUNTED)
+    }
+
+    /// Begins a run after this one.
+    fn begin_run(self) -> Self {
+        Self { position: 0, before: octave(self.position + 1), ..self }
+    }
+
+    /// The same, without the mean, in eight bits.
+    fn coarse(self) -> u32 {
+        self.count | self.position << 2 | self.before << 5
+    }
+
+    fn from_coarse(coarse: u32, mean: u32) -> Self {
+        Self { mean, count: coarse & 3, position: coarse >> 2 & 7, before: coarse >> 5 & 7 }
     }
 }
 
@@ -49,6 +140,8 @@ impl History {
     const MOST_DOUBT: u32 = 3;
     const MOST_WEIGHT: u32 = 16;
     const LONGEST_CLASS: u32 = 224;
+    /// The visits of a run of a client of which no two gaps in a row agree.
+    const SHORT_RUN: u32 = 2;
 
     /// Returns the bytes for a place where the client itself keeps them, such as an encrypted ticket.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -70,6 +163,10 @@ impl History {
             return Self::default();
         }
         let [gap, before] = [gap, before].map(|gap| gap.min(Self::LONGEST_CLASS));
+        let read = Self::of(gap, before, mean, count, doubt);
+        if read.has_habit() {
+            return read;
+        }
         Self::of(gap, before, mean.clamp(4, 4 * Self::LONGEST_CLASS), count.max(1), doubt)
     }
 
@@ -82,6 +179,32 @@ impl History {
         )
     }
 
+    /// Makes the history of a client whose last two gaps agree.
+    fn of_habit(gap: u32, before: u32, habit: Habit) -> Self {
+        let Habit { mean, count, position, before: run_before } = habit;
+        let offset = (mean + Habit::NO_OFFSET).saturating_sub(4 * gap).min(Habit::MOST_OFFSET);
+        let run = offset
+            | count << Habit::COUNT_SHIFT
+            | position << Habit::POSITION_SHIFT
+            | run_before << Habit::BEFORE_SHIFT;
+        Self(gap | before << 8 | run << Self::MEAN_SHIFT)
+    }
+
+    /// Returns what is known while the last two gaps agree.
+    #[inline]
+    fn habit(self) -> Option<Habit> {
+        self.has_habit().then(|| {
+            let run = self.0 >> Self::MEAN_SHIFT;
+            let mean = 4 * self.gap() + (run & Habit::MOST_OFFSET);
+            Habit {
+                mean: mean.saturating_sub(Habit::NO_OFFSET).clamp(4, 4 * Self::LONGEST_CLASS),
+                count: run >> Habit::COUNT_SHIFT & 3,
+                position: run >> Habit::POSITION_SHIFT & 7,
+                before: run >> Habit::BEFORE_SHIFT & 7,
+            }
+        })
+    }
+
     fn gap(self) -> u32 {
         self.0 & 0xff
     }
@@ -90,9 +213,16 @@ impl History {
         self.0 >> 8 & 0xff
     }
 
-    /// The mean class of the gaps, in quarters.
+    /// The mean class of the gaps, in quarters, while the last two do not agree.
     fn mean(self) -> u32 {
         self.0 >> Self::MEAN_SHIFT & Self::MEAN_MASK
+    }
+
+    fn mean_and_count(self) -> (u32, u32) {
+        match self.habit() {
+            Some(habit) => (habit.mean, habit.gaps()),
+            None => (self.mean(), self.count()),
+        }
     }
 
     /// One for each gap that did not agree with the one before, less two for each that did. A client that keeps no interval has
@@ -101,27 +231,37 @@ impl History {
         self.0 >> Self::DOUBT_SHIFT
     }
 
+    /// The number of gaps, while the last two do not agree.
     fn count(self) -> u32 {
         self.0 >> Self::COUNT_SHIFT & Self::MOST_COUNTED
     }
 
     /// Adds a visit that came `ticks` after the last. If the client's two gaps agree and it was then
     /// away for more than three of them, it has begun a new run of visits: the absence says nothing
-    /// about its habit and is not recorded.
+    /// about its habit and is not recorded as a gap.
     #[inline(always)]
     pub(crate) fn record(&mut self, ticks: u32) {
-        let (gap, count) = (self.gap(), self.count());
-        if self.has_habit() && u64::from(ticks) > 3 * u64::from(ticks_of(gap)) {
+        let (gap, habit) = (self.gap(), self.habit());
+        if let Some(habit) = habit
+            && is_long(ticks, ticks_of(gap))
+        {
+            *self = Self::of_habit(gap, self.gap_before(), habit.begin_run());
             return;
         }
+        let (mean_before, count) = self.mean_and_count();
         let class = u32::from(IntervalClass::holding(Interval::from_ticks(ticks)).0).max(1);
-        let apart = 4 * class as i32 - self.mean() as i32;
-        let mean = self.mean() as i32 + share(apart, count.min(Self::MOST_WEIGHT - 1) as usize);
+        let apart = 4 * class as i32 - mean_before as i32;
+        let mean = mean_before as i32 + share(apart, count.min(Self::MOST_WEIGHT - 1) as usize);
         let doubt = match gap > 0 && !classes_agree(class, gap) {
             true => (self.doubt() + 1).min(Self::MOST_DOUBT),
             false => self.doubt().saturating_sub(2),
         };
-        *self = Self::of(class, gap, mean as u32, (count + 1).min(Self::MOST_COUNTED), doubt);
+        let (mean, count) = (mean as u32, (count + 1).min(Self::MOST_COUNTED));
+        *self = Self::of(class, gap, mean, count, doubt);
+        if self.has_habit() {
+            let habit = habit.map_or_else(|| Habit::begin(mean, count), |habit| habit.go_on(mean));
+            *self = Self::of_habit(class, gap, habit);
+        }
     }
 
     /// Returns the interval that the client keeps, and whether it does. If its gaps differ, the interval is the mean one.
@@ -143,11 +283,28 @@ impl History {
         Some((IntervalClass(class as u8), has_habit))
     }
 
+    /// Returns the stage of the run of a client that keeps an interval. If no two gaps in a row agree, the stage is that of a short
+    /// run where one of them is certainly the wait between two runs, and else none.
+    #[inline]
+    pub(crate) fn stage(self, interval: Interval) -> Rhythm {
+        if let Some(Habit { position, before, .. }) = self.habit() {
+            return Rhythm::of_run(position, (1 << before) >> 1);
+        }
+        let is_wait = |gap: u32| gap > 0 && is_long(ticks_of(gap), interval.ticks());
+        match (self.count(), is_wait(self.gap()), is_wait(self.gap_before())) {
+            (1, false, _) => Rhythm::of_run(1, 0),
+            (_, true, false) if self.gap_before() > 0 => Rhythm::of_run(0, Self::SHORT_RUN),
+            (_, false, true) => Rhythm::of_run(1, Self::SHORT_RUN),
+            _ => Rhythm::NONE,
+        }
+    }
+
     /// Returns how the client comes, if it keeps no interval.
     #[inline]
     pub(crate) fn rhythm(self) -> Rhythm {
-        let octaves = (4 * self.gap() as i32 - self.mean() as i32 + 16) >> 5;
-        Rhythm::new(octaves, self.count())
+        let (mean, count) = self.mean_and_count();
+        let octaves = (4 * self.gap() as i32 - mean as i32 + 16) >> 5;
+        Rhythm::new(octaves, count)
     }
 
     /// Returns true if that is not [`Rhythm::NONE`].
@@ -171,17 +328,23 @@ impl History {
         gaps.into_iter().any(|gap| gap > 0 && agree(ticks_of(gap), interval.ticks()))
     }
 
-    /// Packs the last gap, whether the one before agrees, the mean and the number into twenty bits.
+    /// Packs the last gap, whether the one before agrees, and the run, or else the mean and the number, into twenty bits.
     pub(crate) fn coarse(self) -> u32 {
-        self.gap() | u32::from(self.has_habit()) << 8 | (self.mean() / 8) << 9 | self.count() << 16
+        match self.habit() {
+            Some(habit) => self.gap() | 1 << 8 | habit.coarse() << 9,
+            None => self.gap() | (self.mean() / 8) << 9 | self.count() << 16,
+        }
     }
 
     #[inline]
     pub(crate) fn from_coarse(coarse: u32) -> Self {
         let gap = coarse & 0xff;
-        let before = if coarse >> 8 & 1 == 1 { gap } else { 0 };
+        if gap > 0 && coarse >> 8 & 1 == 1 {
+            let gap = gap.min(Self::LONGEST_CLASS);
+            return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, 4 * gap));
+        }
         let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
-        Self::within_bounds(gap, before, mean, count, u32::from(before == 0))
+        Self::within_bounds(gap, 0, mean, count, 1)
     }
 
     /// Returns true if the last two gaps agree, and not by chance.
@@ -241,6 +404,16 @@ fn classes_agree(gap: u32, interval: u32) -> bool {
     (u32::from(shortest)..=u32::from(longest)).contains(&gap)
 }
 
+/// Returns true if a gap is too long to be within a run of visits at this interval.
+fn is_long(gap_ticks: u32, interval_ticks: u32) -> bool {
+    u64::from(gap_ticks) > 3 * u64::from(interval_ticks)
+}
+
+/// Returns the number of binary digits: 0 of 0, 1 of 1, 2 of 2 and 3, 3 of 4 to 7.
+fn octave(number: u32) -> u32 {
+    u32::BITS - number.leading_zeros()
+}
+
 /// Returns true if a gap is within a fifth of the interval and half a second.
 const fn agree(gap_ticks: u32, interval_ticks: u32) -> bool {
     const HALF_A_SECOND: u32 = (500 / TICK_MS) as u32;
@@ -260,12 +433,48 @@ mod tests {
     #[test]
     fn a_new_run_keeps_the_habit() {
         let steady = history(&[15_000, 15_010]);
-        assert_eq!(history(&[15_000, 15_010, 690_000]), steady);
-        assert_ne!(history(&[15_000, 15_010, 30_000]), steady);
+        assert_eq!(history(&[15_000, 15_010, 690_000]).interval(), steady.interval());
+        assert_ne!(history(&[15_000, 15_010, 30_000]).interval(), steady.interval());
         assert_eq!(steady.interval(), Some((Interval::from_ticks(15_360), true)));
         assert_eq!(history(&[15_000, 690_000]).interval().map(|(_, agreed)| agreed), Some(false));
         // A run's end before the habit was known does not stand in its way for long.
         assert!(history(&[15_000, 690_000, 15_000, 15_000]).has_habit());
+    }
+
+    #[test]
+    fn a_stage_is_how_long_this_run_has_lasted_and_the_one_before() {
+        const MINUTE: u32 = 15_000;
+        const WAIT: u32 = 690_000;
+        let stage = |gaps: &[u32]| history(gaps).stage(Interval::from_ticks(MINUTE));
+        assert_eq!(stage(&[MINUTE]), Rhythm::of_run(1, 0));
+        assert_eq!(stage(&[MINUTE; 2]), Rhythm::of_run(2, 0));
+        assert_eq!(stage(&[MINUTE; 30]), Rhythm::of_run(30, 0));
+        let long = [&[MINUTE; 30][..], &[WAIT]].concat();
+        assert_eq!(stage(&long), Rhythm::of_run(0, 31));
+        assert_eq!(stage(&[&long[..], &[MINUTE; 3]].concat()), Rhythm::of_run(3, 31));
+        assert_eq!(stage(&[&long[..], &[MINUTE, WAIT]].concat()), Rhythm::of_run(0, 2));
+        assert_eq!(stage(&[&long[..], &[WAIT]].concat()), Rhythm::of_run(0, 1));
+        // Short runs, whose gaps never agree.
+        assert_eq!(stage(&[MINUTE, WAIT]), Rhythm::of_run(0, 2));
+        assert_eq!(stage(&[MINUTE, WAIT, MINUTE]), Rhythm::of_run(1, 2));
+        assert_eq!(stage(&[MINUTE, WAIT, MINUTE, MINUTE]), Rhythm::of_run(2, 2));
+        // A client that is only late.
+        assert_eq!(stage(&[MINUTE, 2 * MINUTE]), Rhythm::NONE);
+        assert_eq!(stage(&[]), Rhythm::NONE);
+        let stages = (0..20).flat_map(|gaps| (0..20).map(move |before| (gaps, before)));
+        let stages: std::collections::BTreeSet<_> =
+            stages.filter_map(|(gaps, before)| Rhythm::of_run(gaps, before).stage()).collect();
+        assert!(stages.into_iter().eq(0..Rhythm::STAGES));
+    }
+
+    /// The gaps of a client that is late now and then count as before.
+    #[test]
+    fn the_mean_outlives_a_habit() {
+        let jittery = [9_000, 15_000, 15_000, 16_000, 9_000];
+        let (mean, confirmed) = history(&jittery).class().expect("gaps");
+        assert!(!confirmed);
+        let expected = IntervalClass::holding(Interval::from_ticks(12_500));
+        assert!(mean.0.abs_diff(expected.0) <= 1, "{mean:?}");
     }
 
     #[test]
@@ -317,7 +526,8 @@ mod tests {
             assert_eq!(History::from_bytes(before.to_bytes()), before, "{gaps:?}");
         }
         assert_eq!(history(&[1]).to_bytes(), [1, 0, 4, 4]);
-        assert_eq!(history(&[0; 20]).to_bytes(), [1, 1, 4, 60]);
+        // The mean is the last gap, 15 gaps count, the run has lasted for seven, and the run before is not known.
+        assert_eq!(history(&[0; 20]).to_bytes(), [1, 1, 32 | 3 << 6, 7]);
     }
 
     #[test]
@@ -335,13 +545,19 @@ mod tests {
 
     #[test]
     fn a_ghost_remembers_the_habit() {
-        for gaps in [&[15_000][..], &[15_000, 15_000], &[15_000, 30_000], &[], &[1, u32::MAX, 1]] {
+        let long = [&[15_000; 9][..], &[690_000, 15_000]].concat();
+        let others = [&[15_000][..], &[15_000, 15_000], &[15_000, 30_000], &[], &[1, u32::MAX, 1]];
+        for gaps in others.into_iter().chain([&long[..]]) {
             let before = history(gaps);
             let after = History::from_coarse(before.coarse());
             assert!(before.coarse() < 1 << 20);
             assert_eq!(after.has_habit(), before.has_habit(), "{gaps:?}");
             assert_eq!(after.interval().is_some(), before.interval().is_some(), "{gaps:?}");
             assert_eq!(after.coarse(), before.coarse(), "{gaps:?}");
+            if before.has_habit() {
+                let minute = Interval::from_ticks(15_000);
+                assert_eq!(after.stage(minute), before.stage(minute), "{gaps:?}");
+            }
         }
     }
 }

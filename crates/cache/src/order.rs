@@ -11,7 +11,8 @@
 
 use std::num::NonZero;
 
-use crate::expectation::Expectation;
+use crate::expectation::{Expectation, Trust};
+use crate::interval::IntervalClass;
 use crate::region::Region;
 use crate::slots::{NONE, Slot, Slots};
 
@@ -20,6 +21,10 @@ const IRREGULAR: usize = 254;
 
 /// Words of bits, one bit for each list.
 const WORDS: usize = Expectation::COUNT / 64;
+
+/// The first list of clients that keep the application's interval. What a place of theirs is worth depends on the stage of their
+/// run, too.
+const KEPT: usize = Expectation::new(Trust::Kept, IntervalClass(0)).index();
 
 /// A list, and when the clients at its ends were last seen, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -157,10 +162,10 @@ impl<R: Region> Order<'_, '_, R> {
 pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: usize) -> [End; 2] {
     let list = &lists[index & (lists.len() - 1)];
     let end = |slot: u32, seen| {
-        let expected = match index {
-            IRREGULAR => slots[slot].expected(),
-            index => Expectation::from_index(index),
-        };
+        // Of some clients the list does not tell all that is expected.
+        let is_told = index != IRREGULAR && index < KEPT;
+        let expected =
+            if is_told { Expectation::from_index(index) } else { slots[slot].expected() };
         End { slot, seen, expected }
     };
     [end(list.first, list.first_seen), end(list.last, list.last_seen)]

@@ -11,6 +11,10 @@
 //! return to the time that the place is taken. Where a row has few counts, all rows of the same
 //! trust or rhythm together stand in for it.
 //!
+//! Runs of visits may have a memory, and clients habits. So of clients that keep the application's interval the stages of
+//! their runs are counted, too: how many visits of a stage were followed by another in time, as against all visits. A place
+//! is worth as many times as much.
+//!
 //! The session worth least is evicted. A client that keeps its interval is worth more the closer
 //! its return is, and little once it is overdue; a client that comes in bursts is worth most when
 //! it has just been there. The engine learns by itself which is which, how long to wait for late
@@ -25,7 +29,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{
-    self, ALL_BINS, KEPT, LOOSE_OCTAVES, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows,
+    self, ALL_BINS, KEPT, LOOSE_OCTAVES, Lateness, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows,
 };
 use crate::expectation::Expectation;
 use crate::history::Rhythm;
@@ -58,6 +62,13 @@ const WEIGHT_OF_POOL: f64 = 4.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
 const UNIT: f64 = 65_536.0;
 
+/// The unit of the factor of a stage.
+const FACTOR: f64 = 256.0;
+/// The number of a stage's own clients that weigh as much as those of all stages.
+const WEIGHT_OF_STAGES: f64 = 8.0;
+/// Stages of runs, by pair of octaves.
+const STAGES: usize = OCTAVES * Rhythm::STAGES;
+
 /// The table itself: plain atomics of which every value is valid, so that it may lie in memory that
 /// processes share. It is all zeros until a cache or a [`ReturnTimes`] has been made on it.
 #[derive(Debug, bytemuck::Zeroable)]
@@ -68,6 +79,11 @@ pub struct Waits {
     worth: [AtomicU32; ALL_BINS],
     /// Clients that were still waited for lately: samples, and their number.
     still: [AtomicU32; ALL_BINS],
+    /// By pair of octaves and stage: the waits that ended in time or too late, those that ended in time, and how much more a place
+    /// is worth for it.
+    stage_waited: [AtomicU32; STAGES],
+    stage_in_time: [AtomicU32; STAGES],
+    stage_factor: [AtomicU32; STAGES],
     watched: AtomicU32,
     /// The first looks at clients that are still waited for.
     looks: AtomicU32,
@@ -134,6 +150,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     pub(crate) fn format(&self) {
         let pools = self.pools(&[]);
         rows().for_each(|row| self.calculate(row, &pools));
+        self.calculate_stages();
     }
 
     /// Records that a wait of `age_ticks` for a client is over: it has returned, or is given up on.
@@ -147,11 +164,26 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         if returned {
             add(&self.waits.returned[bin], ONE);
         }
+        if let Some(stage) = stage_of(expected) {
+            self.record_stage(stage, bin, returned);
+        }
         let counted = add(&self.waits.counted, 1);
         if counted.is_multiple_of(FIRST)
             && (counted & (self.of.batch - 1) == 0 || self.is_early(counted))
         {
             self.waits.due.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Records the end of a wait for a client in a stage of its run. One that was given up on before it was due says nothing.
+    #[inline]
+    fn record_stage(&self, stage: usize, bin: usize, returned: bool) {
+        let lateness = ages::lateness(bin);
+        if returned || lateness > Lateness::OnTime {
+            add(&self.waits.stage_waited[stage], ONE);
+        }
+        if returned && lateness < Lateness::TooLate {
+            add(&self.waits.stage_in_time[stage], ONE);
         }
     }
 
@@ -204,7 +236,10 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             PER_TICK[usize::from(expected.class.0)]
         };
         let per_interval = self.waits.worth[bin].load(Ordering::Relaxed);
-        u64::from(per_interval).saturating_mul(per_tick)
+        let worth = u64::from(per_interval).saturating_mul(per_tick);
+        let Some(stage) = stage_of(expected) else { return worth };
+        let factor = self.waits.stage_factor[stage].load(Ordering::Relaxed);
+        (worth / FACTOR as u64).saturating_mul(u64::from(factor))
     }
 
     /// Calculates the worth of places from the counts, if enough were added since the last time; old
@@ -225,14 +260,30 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             };
             self.waits.still.iter().for_each(halve);
             halve(&self.waits.watched);
+            self.calculate_stages();
+            self.waits.stage_waited.iter().chain(&self.waits.stage_in_time).for_each(fade);
         }
     }
 
     fn fade(&self, row: Row) {
-        for count in self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]) {
-            // Two threads may calculate at once: neither takes what the other has taken.
-            let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
-            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
+        self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]).for_each(fade);
+    }
+
+    /// Calculates how many times as many clients of each stage are back in time as of all stages of their octaves.
+    fn calculate_stages(&self) {
+        let octaves = |counts: &[AtomicU32; STAGES]| -> Vec<[f64; Rhythm::STAGES]> {
+            let (octaves, _) = counts.as_chunks::<{ Rhythm::STAGES }>();
+            octaves.iter().map(|stages| std::array::from_fn(|at| number(&stages[at]))).collect()
+        };
+        let (factors, _) = self.waits.stage_factor.as_chunks::<{ Rhythm::STAGES }>();
+        let counts =
+            octaves(&self.waits.stage_waited).into_iter().zip(octaves(&self.waits.stage_in_time));
+        for (factors, (waited, in_time)) in factors.iter().zip(counts) {
+            let all = (in_time.iter().sum::<f64>() + 0.5) / (waited.iter().sum::<f64>() + 1.0);
+            for ((factor, waited), in_time) in factors.iter().zip(waited).zip(in_time) {
+                let share = (in_time + WEIGHT_OF_STAGES * all) / (waited + WEIGHT_OF_STAGES);
+                factor.store((share / all * FACTOR) as u32, Ordering::Relaxed);
+            }
         }
     }
 
@@ -318,10 +369,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 
     fn counts(&self, row: Row) -> Counts {
-        let counts = |counts: &[AtomicU32]| -> Vec<f64> {
-            let counts = counts[row.bins()].iter();
-            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(ONE)).collect()
-        };
+        let counts =
+            |counts: &[AtomicU32]| -> Vec<f64> { counts[row.bins()].iter().map(number).collect() };
         let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
         let weight = if watched > 0.0 { self.of.watched as f64 / watched } else { 0.0 };
         let mut waited = counts(&self.waits.waited);
@@ -399,6 +448,24 @@ fn add(count: &AtomicU32, more: u32) -> u32 {
     let sum = count.load(Ordering::Relaxed).wrapping_add(more);
     count.store(sum, Ordering::Relaxed);
     sum
+}
+
+/// Returns the number that a count stands for.
+fn number(count: &AtomicU32) -> f64 {
+    f64::from(count.load(Ordering::Relaxed)) / f64::from(ONE)
+}
+
+/// Takes a share of a count away. Two threads may do so at once: neither takes what the other has taken.
+fn fade(count: &AtomicU32) {
+    let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
+    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
+}
+
+/// Returns the stage of a client's run, by pair of octaves of its interval.
+#[inline]
+fn stage_of(expected: Expectation) -> Option<usize> {
+    let octaves = usize::from(expected.class.0.min(224)) / 16;
+    Some(octaves * Rhythm::STAGES + expected.rhythm.stage()?)
 }
 
 fn is_some(count: &AtomicU32) -> bool {
@@ -640,5 +707,45 @@ mod tests {
         table.record(Expectation::NEVER, 1, false);
         table.watch(Expectation::NEVER, 1, 1);
         assert!(!table.waits.waited.iter().chain(&table.waits.still).any(is_some));
+    }
+
+    /// Of clients that keep their interval, nine in ten come again at the beginning of a run, and three in ten later.
+    #[test]
+    fn a_place_is_worth_more_where_more_runs_go_on() {
+        let table = table();
+        let stage = |gaps| Expectation {
+            rhythm: Rhythm::of_run(gaps, 0),
+            ..Expectation::new(Trust::Kept, MINUTE.class)
+        };
+        for at in 0..40_000_u32 {
+            let (expected, back) = if at % 2 == 0 { (stage(1), 9) } else { (stage(9), 3) };
+            match at / 2 % 10 < back {
+                true => table.record(expected, 15_000, true),
+                false => table.record(expected, 60_000, false),
+            }
+            table.learn();
+        }
+        let worth = |expected| table.worth(expected, 5_000) as f64;
+        let base = worth(Expectation::new(Trust::Kept, MINUTE.class));
+        assert!((worth(stage(1)) / base - 0.9 / 0.6).abs() < 0.05);
+        assert!((worth(stage(9)) / base - 0.3 / 0.6).abs() < 0.05);
+        assert!((worth(stage(3)) / base - 1.0).abs() < 0.01, "nothing is known of this one");
+    }
+
+    /// Clients given up on before they were due say nothing about a stage.
+    #[test]
+    fn who_was_not_waited_for_is_not_counted() {
+        let table = table();
+        let rhythm = Rhythm::of_run(1, 0);
+        let expected = Expectation { rhythm, ..Expectation::new(Trust::Kept, MINUTE.class) };
+        let other = Expectation { rhythm: Rhythm::of_run(4, 0), ..expected };
+        for _ in 0..5_000 {
+            table.record(expected, 3_000, false);
+            table.record(expected, 15_000, true);
+            table.record(other, 15_000, true);
+            table.learn();
+        }
+        let worth = [expected, other].map(|expected| table.worth(expected, 5_000) as f64);
+        assert!((worth[0] / worth[1] - 1.0).abs() < 0.01, "{worth:?}");
     }
 }

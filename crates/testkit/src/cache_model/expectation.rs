@@ -44,7 +44,8 @@ impl Class {
 pub(crate) enum Expected {
     /// Nothing is known of it.
     Unknown,
-    Back(Trust, Class),
+    /// Back at this interval, in this stage of its run.
+    Back(Trust, Class, Rhythm),
     /// It keeps no interval; this is its mean gap.
     Irregular(Class, Rhythm),
     Never,
@@ -55,7 +56,7 @@ impl Expected {
     fn back(trust: Trust, interval_ticks: u64) -> Self {
         match Class::of(interval_ticks) {
             Class(0) if trust == Trust::Loose => Self::Unknown,
-            class => Self::Back(trust, class),
+            class => Self::Back(trust, class, Rhythm::NONE),
         }
     }
 
@@ -63,7 +64,7 @@ impl Expected {
     pub(crate) fn ticks(self) -> Option<u64> {
         match self {
             Self::Unknown => Some(0),
-            Self::Back(_, class) | Self::Irregular(class, _) => Some(class.ticks()),
+            Self::Back(_, class, _) | Self::Irregular(class, _) => Some(class.ticks()),
             Self::Never => None,
         }
     }
@@ -72,7 +73,7 @@ impl Expected {
     pub(crate) fn list(self) -> u32 {
         match self {
             Self::Unknown => 0,
-            Self::Back(trust, class) => 256 * trust as u32 + class.0 as u32,
+            Self::Back(trust, class, _) => 256 * trust as u32 + class.0 as u32,
             Self::Irregular(..) => 254,
             Self::Never => 255,
         }
@@ -81,7 +82,7 @@ impl Expected {
     /// Returns the interval that the application gave.
     pub(crate) fn hint(self) -> Option<Class> {
         match self {
-            Self::Back(Trust::Claimed | Trust::Kept, class) => Some(class).filter(|c| c.0 > 0),
+            Self::Back(Trust::Claimed | Trust::Kept, class, _) => Some(class).filter(|c| c.0 > 0),
             _ => None,
         }
     }
@@ -92,7 +93,9 @@ impl Expected {
             |class: Class| IntervalClass::holding(Interval::from_ms(class.ticks() * TICK_MS));
         match self {
             Self::Unknown => Expectation::UNKNOWN,
-            Self::Back(trust, interval) => Expectation::new(trust, class(interval)),
+            Self::Back(trust, interval, rhythm) => {
+                Expectation { rhythm, ..Expectation::new(trust, class(interval)) }
+            }
             Self::Irregular(gap, rhythm) => {
                 Expectation { rhythm, ..Expectation::new(Trust::Loose, class(gap)) }
             }
@@ -106,7 +109,7 @@ pub(crate) fn interval_ticks(ms: u64) -> u64 {
     ms.div_ceil(TICK_MS).min(LONGEST_TICKS)
 }
 
-/// A client's gaps.
+/// A client's gaps and runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Past {
     last: Option<Class>,
@@ -115,14 +118,20 @@ pub(crate) struct Past {
     mean: i64,
     gaps: u32,
     doubt: u32,
+    /// While it has a habit: the gaps in this run, up to seven, and the visits in the one before; 0 if they are not known.
+    position: u32,
+    visits_before: u32,
 }
 
 impl Past {
     /// Adds a visit, unless it begins a new run of a client with a habit.
     pub(crate) fn record(&mut self, gap_ticks: u64) {
-        if self.habit().is_some() && self.last.is_some_and(|last| gap_ticks > 3 * last.ticks()) {
+        let had_habit = self.habit().is_some();
+        if had_habit && self.last.is_some_and(|last| gap_ticks > 3 * last.ticks()) {
+            (self.position, self.visits_before) = (0, self.position + 1);
             return;
         }
+        let before = *self;
         let class = Class::of(gap_ticks.max(1));
         let weight = f64::from((self.gaps + 1).min(16));
         let apart = (4 * class.0 as i64 - self.mean) as f64;
@@ -133,7 +142,23 @@ impl Past {
             mean: self.mean + (apart / weight).round() as i64,
             gaps: (self.gaps + 1).min(15),
             doubt: if differs { (self.doubt + 1).min(3) } else { self.doubt.saturating_sub(2) },
+            ..before
         };
+        if self.habit().is_none() {
+            return;
+        }
+        // With a habit the mean is known to an octave of the last gap, and the number of gaps coarsely.
+        let last = 4 * class.0 as i64;
+        self.mean = self.mean.clamp(last - 32, last + 31).clamp(4, 4 * 224);
+        if had_habit {
+            self.position = (before.position + 1).min(7);
+            let at_least = if before.position == 7 { 15 } else { self.position };
+            self.gaps = before.gaps.max(roughly(at_least));
+        } else {
+            self.position = 2;
+            self.visits_before = if self.gaps > 2 { 2 } else { 0 };
+            self.gaps = roughly(self.gaps);
+        }
     }
 
     /// The longer of two gaps that agree, if there is no doubt.
@@ -155,8 +180,10 @@ impl Past {
     fn learned(self) -> Expected {
         match (self.last, self.habit()) {
             (None, _) => Expected::Unknown,
-            (_, Some(habit)) => Expected::Back(Trust::Confirmed, habit),
-            (Some(_), None) if self.gaps < 2 => Expected::Back(Trust::Loose, self.mean_class()),
+            (_, Some(habit)) => Expected::Back(Trust::Confirmed, habit, Rhythm::NONE),
+            (Some(_), None) if self.gaps < 2 => {
+                Expected::Back(Trust::Loose, self.mean_class(), Rhythm::NONE)
+            }
             (Some(last), None) => {
                 let octaves = (4 * last.0 as i64 - self.mean) as f64 / 32.0;
                 let rhythm = Rhythm::new((octaves + 0.5).floor() as i32, self.gaps);
@@ -167,8 +194,25 @@ impl Past {
 
     fn hinted(self, hint_ticks: u64) -> Expected {
         let interval = hint_ticks.max(self.floor());
-        let kept = self.keeps(interval);
-        Expected::back(if kept { Trust::Kept } else { Trust::Claimed }, interval)
+        let class = Class::of(interval);
+        match self.keeps(interval) {
+            true => Expected::Back(Trust::Kept, class, self.stage(class.ticks())),
+            false => Expected::back(Trust::Claimed, interval),
+        }
+    }
+
+    /// Where it is in a run. Without a habit, a gap of more than three intervals is the wait between two short runs.
+    fn stage(self, interval_ticks: u64) -> Rhythm {
+        if self.habit().is_some() {
+            return Rhythm::of_run(self.position, self.visits_before);
+        }
+        let is_wait = |gap: Class| gap.ticks() > 3 * interval_ticks;
+        match (self.last.map(is_wait), self.before.map(is_wait)) {
+            (Some(false), _) if self.gaps == 1 => Rhythm::of_run(1, 0),
+            (Some(true), Some(false)) => Rhythm::of_run(0, 2),
+            (Some(false), Some(true)) => Rhythm::of_run(1, 2),
+            _ => Rhythm::NONE,
+        }
     }
 
     /// By what the application said, or else by the past.
@@ -186,18 +230,27 @@ impl Past {
         gaps.into_iter().any(|gap| agree(gap.ticks(), interval_ticks))
     }
 
-    /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean in two classes; and how many they are.
+    /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean in two classes, or that gap; how many they are; and
+    /// the runs.
     pub(crate) fn coarse(self) -> Self {
         let has_habit = self.habit().is_some();
         let Some(last) = self.last else { return Self::default() };
         Self {
             last: Some(last),
             before: Some(last).filter(|_| has_habit),
-            mean: (self.mean / 8 * 8 + 4).min(4 * 224),
-            gaps: self.gaps,
+            mean: match has_habit {
+                true => 4 * last.0 as i64,
+                false => (self.mean / 8 * 8 + 4).min(4 * 224),
+            },
             doubt: u32::from(!has_habit),
+            ..self
         }
     }
+}
+
+/// Rounds a number of gaps down to 2, 4, 8 or 15.
+fn roughly(gaps: u32) -> u32 {
+    [15, 8, 4, 2].into_iter().find(|number| *number <= gaps).unwrap_or(2)
 }
 
 /// Within a fifth and half a second.
