@@ -61,6 +61,24 @@ fn browsers_and_devices_share_a_server() {
     assert!(learned_500 >= lru_500 + 7.0 && learned_1_000 >= lru_1_000 + 11.0, "{rates:.1?}");
 }
 
+/// Compares with the bound, which knows how long a run has lasted and how long the one before was.
+#[test]
+#[ignore = "slow: make test-all"]
+fn runs_with_a_memory_are_made_use_of() {
+    for plan in [
+        include_str!("../../../../plans/runs-lognormal.toml"),
+        include_str!("../../../../plans/runs-habits-carried.toml"),
+    ] {
+        let sizes = [200, 400, 600, 800, 1_000];
+        let cells = cells(plan, "both,bound", &sizes);
+        let (both, bound) = cells.split_at(sizes.len());
+        for (both, bound) in both.iter().zip(bound) {
+            let share = after_first_of_run(both) / after_first_of_run(bound);
+            assert!(share >= 0.968, "{share:.3} of the bound at {}", both.capacity);
+        }
+    }
+}
+
 #[test]
 fn shading_a_hint_gains_little() {
     let shading = include_str!("../../../../plans/shading.toml");
