@@ -7,6 +7,8 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use siphasher::sip::SipHasher13;
 
+use crate::history::History;
+use crate::interval::Interval;
 use crate::{Error, SecretBytes};
 
 /// A TLS session id, or the opaque identity of a stateful TLS 1.3 ticket: 1 to 32 bytes.
@@ -85,12 +87,42 @@ impl ContextTag {
     }
 }
 
+/// The data about a client that an id carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carried {
+    /// The client's history, the visit on which the id is made included.
+    pub history: History,
+    /// The Unix time of that visit, in milliseconds.
+    pub made_ms: u64,
+}
+
+impl Carried {
+    /// The unit of the time in an id. It is counted in 32 bits, which wrap after eight years.
+    const UNIT_MS: u64 = 64;
+
+    /// Returns the bits for an id; never zero.
+    fn to_number(self) -> u64 {
+        let units = (self.made_ms / Self::UNIT_MS) as u32;
+        let number =
+            u64::from(units) << 32 | u64::from(u32::from_le_bytes(self.history.to_bytes()));
+        number.max(1 << 32)
+    }
+
+    fn of_number(number: u64, now_ms: u64) -> Option<(History, u64)> {
+        let now = (now_ms / Self::UNIT_MS) as u32;
+        let away_ms = u64::from(now.wrapping_sub((number >> 32) as u32)) * Self::UNIT_MS;
+        let history = History::from_bytes((number as u32).to_le_bytes());
+        (away_ms <= Interval::LONGEST_MS).then_some((history, away_ms))
+    }
+}
+
 /// Makes session ids that carry a keyed tag, and recognises them. An id that was made up, or that
 /// came from another server, is refused without touching the cache: one TLS 1.3 ClientHello can
 /// carry hundreds.
 ///
-/// The tag is SipHash-1-3, a 64-bit pseudo-random function, over 24 random bytes and the context's
-/// name: an id is recognised only in the context in which it was made.
+/// An id is 16 random bytes, eight that say what was known of the client when it was made, encrypted, and the tag of both. So a
+/// client whose session was evicted is known when it comes back. The tag is SipHash-1-3, a 64-bit pseudo-random function, over the
+/// other bytes and the context's name: an id is recognised only in the context in which it was made.
 #[derive(Clone)]
 pub struct IdSeal {
     key: [u8; 16],
@@ -98,26 +130,46 @@ pub struct IdSeal {
 
 impl IdSeal {
     const TAG: usize = 8;
-    /// The number of random bytes in an id: 192 bits.
-    pub const RANDOM: usize = SessionId::LONGEST - Self::TAG;
+    const CARRIED: usize = 8;
+    const TAGGED: usize = SessionId::LONGEST - Self::TAG;
+    /// The number of random bytes in an id: 128 bits.
+    pub const RANDOM: usize = Self::TAGGED - Self::CARRIED;
 
     /// Makes a seal of a key, which servers that share sessions must share.
     pub fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
-    /// Makes an id of fresh random bytes, for a context of this name.
-    pub fn seal(&self, context: &[u8], random: &[u8; Self::RANDOM]) -> SessionId {
+    /// Makes an id of fresh random bytes, for a context of this name. It carries what is known of the client, if anything.
+    pub fn seal(
+        &self,
+        context: &[u8],
+        random: &[u8; Self::RANDOM],
+        carried: Option<Carried>,
+    ) -> SessionId {
         let mut bytes = [0; SessionId::LONGEST];
+        let carried = carried.map_or(0, Carried::to_number) ^ self.mask(context, random);
         bytes[..Self::RANDOM].copy_from_slice(random);
-        bytes[Self::RANDOM..].copy_from_slice(&self.tag(context, random));
+        bytes[Self::RANDOM..Self::TAGGED].copy_from_slice(&carried.to_le_bytes());
+        let tag = self.tag(context, &bytes[..Self::TAGGED]);
+        bytes[Self::TAGGED..].copy_from_slice(&tag);
         SessionId { length: SessionId::LONGEST as u8, bytes }
+    }
+
+    /// Returns what an id carries that is [recognised](Self::recognises) at this Unix time in milliseconds: the client's history,
+    /// and the milliseconds since the id was made. `None` if it carries nothing, as ids of earlier versions do, or was made by a
+    /// server whose clock is ahead. One in seventy ids of earlier versions is misread.
+    pub fn carried(&self, context: &[u8], id: &SessionId, now_ms: u64) -> Option<(History, u64)> {
+        let random = id.bytes.first_chunk()?;
+        let carried = id.bytes[Self::RANDOM..].first_chunk()?;
+        let number = u64::from_le_bytes(*carried) ^ self.mask(context, random);
+        if number == 0 { None } else { Carried::of_number(number, now_ms) }
     }
 
     /// Returns true if the id was made with this key, for a context of this name.
     pub fn recognises(&self, context: &[u8], id: &SessionId) -> bool {
-        let (random, tag) = id.bytes.split_at(Self::RANDOM);
-        usize::from(id.length) == SessionId::LONGEST && self.tag(context, random) == tag
+        let (tagged, tag) = id.bytes.split_at(Self::TAGGED);
+        usize::from(id.length) == SessionId::LONGEST && self.tag(context, tagged) == tag
     }
 
     /// Appends a tag to a session's bytes that binds them to its id and to a context of this name.
@@ -148,9 +200,17 @@ impl IdSeal {
         hasher.finish().to_le_bytes()
     }
 
-    fn tag(&self, context: &[u8], random: &[u8]) -> [u8; Self::TAG] {
-        let mut hasher = self.hasher(b"id\0\0\0\0\0\0");
+    /// Returns the bits by which an id's carried data are encrypted: no two ids have the same.
+    fn mask(&self, context: &[u8], random: &[u8; Self::RANDOM]) -> u64 {
+        let mut hasher = self.hasher(b"carried\0");
         hasher.write(random);
+        hasher.write(context);
+        hasher.finish()
+    }
+
+    fn tag(&self, context: &[u8], tagged: &[u8]) -> [u8; Self::TAG] {
+        let mut hasher = self.hasher(b"id\0\0\0\0\0\0");
+        hasher.write(tagged);
         hasher.write(context);
         hasher.finish().to_le_bytes()
     }
@@ -183,7 +243,7 @@ mod tests {
     #[test]
     fn only_ids_of_the_same_key_are_recognised() {
         let (ours, theirs) = (IdSeal::new([1; 16]), IdSeal::new([2; 16]));
-        let id = ours.seal(b"one", &[7; IdSeal::RANDOM]);
+        let id = ours.seal(b"one", &[7; IdSeal::RANDOM], None);
         assert!(ours.recognises(b"one", &id));
         assert!(!theirs.recognises(b"one", &id));
         assert!(!ours.recognises(b"two", &id) && !ours.recognises(b"", &id));
@@ -196,9 +256,45 @@ mod tests {
     }
 
     #[test]
+    fn an_id_carries_what_is_known_of_its_client() {
+        const MADE_MS: u64 = 1_800_000_000_000;
+        let seal = IdSeal::new([1; 16]);
+        let mut history = History::default();
+        [15_000, 15_000].into_iter().for_each(|gap| history.record(gap));
+        for known in [History::default(), history] {
+            let carried = Some(Carried { history: known, made_ms: MADE_MS });
+            let made = [3, 4].map(|byte| seal.seal(b"one", &[byte; IdSeal::RANDOM], carried));
+            for id in &made {
+                assert!(seal.recognises(b"one", id));
+                let read = seal.carried(b"one", id, MADE_MS + 6_400);
+                assert_eq!(read, Some((known, 6_400)));
+                let ahead = seal.carried(b"one", id, MADE_MS - 6_400);
+                assert_eq!(ahead, None, "the clock of the server that made it is ahead");
+                assert_ne!(read, seal.carried(b"two", id, MADE_MS + 6_400));
+            }
+            let [one, other] = made.map(|id| id.padded()[IdSeal::RANDOM..].to_vec());
+            assert_ne!(one, other, "whoever sees two ids sees that the same is known");
+        }
+        let nothing = seal.seal(b"one", &[3; IdSeal::RANDOM], None);
+        assert_eq!(seal.carried(b"one", &nothing, MADE_MS), None);
+    }
+
+    #[test]
+    fn few_ids_that_carry_nothing_are_misread() {
+        let seal = IdSeal::new([1; 16]);
+        let misread = |number: u64| {
+            let random: [u8; 32] =
+                bytemuck::cast([SipHasher13::new().hash(&number.to_le_bytes()); 4]);
+            seal.carried(b"one", &SessionId::from_padded(random, 32), number << 20).is_some()
+        };
+        let misread = (0..7_000).filter(|number| misread(*number)).count();
+        assert!((40..180).contains(&misread), "{misread} of 7,000");
+    }
+
+    #[test]
     fn a_value_belongs_to_its_id_and_context() {
         let seal = IdSeal::new([1; 16]);
-        let [id, other] = [7, 8].map(|byte| seal.seal(b"one", &[byte; IdSeal::RANDOM]));
+        let [id, other] = [7, 8].map(|byte| seal.seal(b"one", &[byte; IdSeal::RANDOM], None));
         let [context, elsewhere] = [b"one", b"two"];
         let mut value = SecretBytes::from(vec![9; 150]);
         seal.seal_value(&id, context, &mut value);

@@ -15,6 +15,9 @@ const LONGEST_TICKS: u32 = 1 << 30;
 pub struct Interval(u32);
 
 impl Interval {
+    /// The longest there is, in milliseconds.
+    pub(crate) const LONGEST_MS: u64 = LONGEST_TICKS as u64 * TICK_MS;
+
     /// Rounds up to whole ticks; more than 49 days becomes 49 days.
     pub fn from_ms(ms: u64) -> Self {
         Self(ms.div_ceil(TICK_MS).min(u64::from(LONGEST_TICKS)) as u32)

@@ -52,7 +52,7 @@ pub use counters::{Counters, EarlyCounters};
 pub use error::{Error, Refusal};
 pub use expectation::{Expectation, Trust};
 pub use history::{History, Rhythm};
-pub use id::{ContextTag, IdSeal, SessionId};
+pub use id::{Carried, ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
 pub use layout::Layout;
 pub use ledger::{EarlyData, Ledger};

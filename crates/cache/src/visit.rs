@@ -122,6 +122,14 @@ impl Visit {
         self.history = history;
     }
 
+    /// Sets the history that the client brought in the id of a session that was not found ([`IdSeal::carried`](crate::IdSeal::carried)),
+    /// unless more is known.
+    pub fn recall_missed(&mut self, history: History, away_ms: u64) {
+        if self.history == History::default() {
+            self.recall(history, Some(away_ms));
+        }
+    }
+
     /// Sets the source of the client, for the sessions that it is given.
     pub fn comes_from(&mut self, source: Source) {
         self.source = source;

@@ -9,10 +9,11 @@ use libc::{c_int, c_uchar, c_uint};
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
 use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
-use rejoin_cache::{Hints, Issued, SecretBytes, SessionId, SessionStore};
+use rejoin_cache::{Carried, Hints, Issued, SecretBytes, SessionId, SessionStore};
 use rejoin_store::now_ms;
 
 use crate::attachment::attachment_of;
+use crate::clock::unix_ms;
 use crate::connection::{Connection, State};
 use crate::context_name::ContextName;
 use crate::early;
@@ -101,7 +102,12 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
             let host = unsafe { connection.host(ssl) };
             // The connection's policy is not known yet.
             let label = context.label(&host, Policy::ASKS_NOBODY);
-            let made = sessions.seal().seal(&label, random);
+            // SAFETY: OpenSSL passes a valid SSL.
+            let is_single_use = unsafe { past::is_single_use(ssl) };
+            let history = connection.state().visit.history();
+            // An id of TLS 1.2 lives on while its client comes again, so it cannot say when that was last.
+            let carried = is_single_use.then(|| Carried { history, made_ms: unix_ms() });
+            let made = sessions.seal().seal(&label, random, carried);
             let bytes = made.as_bytes();
             if let Some(id) = id.get_mut(..bytes.len()) {
                 id.copy_from_slice(bytes);
@@ -235,6 +241,7 @@ unsafe fn find(
     // SAFETY: the caller vouches for `ssl`.
     let policy = unsafe { connection.expected_policy(ssl, name) };
     let Some(policy) = policy else { return std::ptr::null_mut() };
+    let carried = sessions.seal().carried(&label, id, unix_ms());
     let asks_nobody = policy == Policy::ASKS_NOBODY;
     let label = if asks_nobody { label } else { context.label(name, policy) };
     // SAFETY: the caller vouches for `ssl`.
@@ -255,6 +262,9 @@ unsafe fn find(
     } else {
         visit.look_up(cache, now_ms(), id, context, &mut value)
     };
+    if let (false, Some((history, away_ms))) = (is_found, carried) {
+        visit.recall_missed(history, away_ms);
+    }
     state.offered = is_found;
     drop(state);
     if !is_found {

@@ -7,6 +7,11 @@ pub(crate) fn now_s() -> u64 {
     unix_time().as_secs()
 }
 
-pub(crate) fn unix_time() -> Duration {
+/// Milliseconds of Unix time.
+pub(crate) fn unix_ms() -> u64 {
+    unix_time().as_millis() as u64
+}
+
+fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use libc::{c_int, c_uchar, c_void, size_t};
 use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_tickets::TicketEvent;
 
-use crate::clock::{now_s, unix_time};
+use crate::clock::{now_s, unix_ms};
 use crate::connection::Connection;
 use crate::ffi;
 use crate::guard::guard;
@@ -50,7 +50,7 @@ unsafe extern "C" fn ticket_made(ssl: *mut SSL, _argument: *mut c_void) -> c_int
 
 fn past_of(connection: &Connection, resumed_since_s: Option<u64>) -> Past {
     let authenticated_s = resumed_since_s.unwrap_or_else(now_s) as u32;
-    let (seen_ms, history) = (unix_time().as_millis() as u64, connection.state().visit.history());
+    let (seen_ms, history) = (unix_ms(), connection.state().visit.history());
     Past { authenticated_s, last_visit: Some(LastVisit { seen_ms, history }) }
 }
 
@@ -106,7 +106,7 @@ fn recall(connection: &Connection, last: LastVisit) {
     let mut state = connection.state();
     if !std::mem::replace(&mut state.recalled, true) {
         // Another server's clock may be ahead: then this visit's gap is not known.
-        let away_ms = (unix_time().as_millis() as u64).checked_sub(last.seen_ms);
+        let away_ms = unix_ms().checked_sub(last.seen_ms);
         state.visit.recall(last.history, away_ms);
     }
 }

@@ -1,8 +1,10 @@
 //! Policies on traces that are unlike each other: the table of docs/prediction.md.
 //!
 //! ```sh
-//! cargo run --release -p rejoin-sim --example unlike -- [--only NAME] [BLOCK_IO.oracleGeneral.bin...]
+//! cargo run --release -p rejoin-sim --example unlike -- [--carried] [--only NAME] [BLOCK_IO.oracleGeneral.bin...]
 //! ```
+//!
+//! With `--carried` clients carry their history, as in the ids of TLS 1.3.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -270,7 +272,12 @@ impl Draw {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (only, files) = match &arguments[..] {
+    let (carried, arguments) = match &arguments[..] {
+        [flag, rest @ ..] if flag == "--carried" => (true, rest),
+        all => (false, all),
+    };
+    let server = Server { history_carried: carried, ..Server::default() };
+    let (only, files) = match arguments {
         [flag, name, files @ ..] if flag == "--only" => (name.as_str(), files),
         files => ("", files),
     };
@@ -292,19 +299,26 @@ fn main() {
             returns_in_ms: None,
         };
         let events: Vec<Event> = made.into_iter().map(event).collect();
-        play(name, &events, 0.5, &mut cells, &mut short);
+        play(name, &events, &server, 0.5, [&mut cells, &mut short]);
     }
     for file in files {
         let bytes = std::fs::read(file).expect("a trace");
         let events = rejoin_trace::open(file, &bytes[..]).expect("a trace");
         let events: Vec<Event> = events.collect::<Result<_, _>>().expect("a trace");
-        play(file.rsplit('/').next().unwrap_or(file), &events, 2.0, &mut cells, &mut short);
+        let name = file.rsplit('/').next().unwrap_or(file);
+        play(name, &events, &server, 2.0, [&mut cells, &mut short]);
     }
     println!("{short} of {cells} cells are short");
 }
 
 /// Plays a trace at a twentieth, a sixth and a third of its clients.
-fn play(name: &str, events: &[Event], most_below: f64, cells: &mut u32, short: &mut u32) {
+fn play(
+    name: &str,
+    events: &[Event],
+    server: &Server,
+    most_below: f64,
+    [cells, short]: [&mut u32; 2],
+) {
     let clients = events.iter().map(|event| event.client).collect::<HashSet<_>>().len() as u32;
     let capacities = [20, 6, 3].map(|part| NonZeroU32::new(clients / part).expect("clients"));
     let policies: Vec<Subject> = std::iter::once("learned")
@@ -313,7 +327,7 @@ fn play(name: &str, events: &[Event], most_below: f64, cells: &mut u32, short: &
         .collect();
     let simulation = Simulation {
         title: name.to_owned(),
-        server: Server::default(),
+        server: server.clone(),
         warm_up_ms: 0,
         end_ms: None,
         groups: Vec::new(),

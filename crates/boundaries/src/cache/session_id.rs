@@ -15,7 +15,10 @@ pub(crate) fn check(bytes: &[u8]) {
     };
     assert_eq!(id.as_bytes(), bytes);
     let _ = format!("{id:?}");
-    let sealed = bytes.first_chunk::<{ IdSeal::RANDOM }>().map(|random| seal.seal(b"one", random));
-    assert_eq!(seal.recognises(b"one", &id), sealed == Some(id));
+    let sealed =
+        bytes.first_chunk::<{ IdSeal::RANDOM }>().map(|random| seal.seal(b"one", random, None));
     assert!(sealed.is_none_or(|sealed| seal.recognises(b"one", &sealed)));
+    let is_ours = seal.recognises(b"one", &id);
+    assert!(!is_ours || !seal.recognises(b"two", &id));
+    let _ = seal.carried(b"one", &id, 0);
 }

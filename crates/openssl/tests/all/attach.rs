@@ -10,7 +10,7 @@ use std::time::Duration;
 use openssl::ssl::{
     ShutdownState, SniError, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
-use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, Settings, SourceBy};
+use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, History, Settings, SourceBy};
 use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
 
 use crate::self_signed::certify;
@@ -208,6 +208,46 @@ fn a_session_that_openssl_declines_is_counted() {
 }
 
 /// The servername callback switches to a context that knows nothing of us, or to one that does.
+/// The cache loses all sessions and forgets all clients after each visit. Over TLS 1.3 ids tell what is known of their clients.
+#[test]
+fn a_client_without_a_session_is_known_by_its_id() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let visit = |session: Option<&ClientSession>| {
+            let ssl = pair.client.connection(session).expect("a client connection");
+            let serve = |stream: &mut SslStream<UnixStream>| {
+                let resumed = serve(stream, End::Clean);
+                (resumed, rejoin_openssl::history(stream.ssl()).expect("attached"))
+            };
+            let (served, newest) = meet(&pair.server, ssl, serve, |stream| {
+                stream.write_all(b"?").expect("a question");
+                stream.read_exact(&mut [0]).expect("an answer");
+                let newest = ClientSession::newest(stream.ssl()).expect("a session");
+                drop(stream.shutdown());
+                newest
+            });
+            pair.sessions.store().clear();
+            (served, newest)
+        };
+        let (_, mut session) = visit(None);
+        let mut last = History::default();
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(400));
+            let ((resumed, history), newest) = visit(Some(&session));
+            assert!(!resumed, "{version:?}");
+            (last, session) = (history, newest);
+        }
+        let known = last.interval().map(|(interval, keeps)| (interval.as_ms(), keeps));
+        match version {
+            SslVersion::TLS1_3 => {
+                let (interval_ms, keeps) = known.expect("three gaps");
+                assert!(keeps && (350..2_000).contains(&interval_ms), "{interval_ms} {keeps}");
+            }
+            _ => assert_eq!(known, None),
+        }
+    }
+}
+
 #[test]
 fn a_server_that_switches_contexts_by_name_resumes() {
     for (version, attached) in VERSIONS.into_iter().flat_map(|v| [(v, false), (v, true)]) {
