@@ -39,7 +39,7 @@ pub enum Policy {
     /// The session that is expected back last, or no more, by the [`Prediction`].
     #[default]
     Predictive,
-    /// The least recently used session.
+    /// The least recently used session. Nothing is learned, and hits are not recorded in histories.
     Lru,
 }
 

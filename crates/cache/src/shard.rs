@@ -337,11 +337,14 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     fn arrived(&mut self, slot: u32, now: u32) -> History {
         let Slot { seen, mut history, .. } = self.slots[slot];
+        if self.layout.policy == Policy::Lru {
+            // Nothing is predicted from a history, so that none is kept.
+            self.expect(slot, now, Expectation::UNKNOWN, history);
+            return history;
+        }
         let expected = self.slots[slot].expected();
         let age_ticks = now.saturating_sub(seen);
-        if self.layout.policy == Policy::Predictive {
-            self.count_prediction(seen, now, expected);
-        }
+        self.count_prediction(seen, now, expected);
         self.learn(expected, age_ticks, true);
         history.record(age_ticks);
         let expected = self.predict(history, None, expected);

@@ -287,7 +287,9 @@ impl Shard {
             self.counters.prediction_error_ms += returns.abs_diff(now) * TICK_MS;
         }
         beliefs.record(before, age_ticks, true);
-        session.past.record(age_ticks);
+        if self.policy == Policy::Predictive {
+            session.past.record(age_ticks);
+        }
         let (past, value) = (session.past, session.value.clone());
         self.expect(at, now, beliefs.expectation(past, None, Some(before)));
         Answer { value: Some(value), past }
