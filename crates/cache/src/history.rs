@@ -219,7 +219,13 @@ impl History {
     }
 
     fn mean_and_count(self) -> (u32, u32) {
-        match self.habit() {
+        self.mean_and_count_with(self.habit())
+    }
+
+    /// Returns the same, with the habit that is known already.
+    #[inline]
+    fn mean_and_count_with(self, habit: Option<Habit>) -> (u32, u32) {
+        match habit {
             Some(habit) => (habit.mean, habit.gaps()),
             None => (self.mean(), self.count()),
         }
@@ -248,20 +254,22 @@ impl History {
             *self = Self::of_habit(gap, self.gap_before(), habit.begin_run());
             return;
         }
-        let (mean_before, count) = self.mean_and_count();
+        let (mean_before, count) = self.mean_and_count_with(habit);
         let class = u32::from(IntervalClass::holding(Interval::from_ticks(ticks)).0).max(1);
         let apart = 4 * class as i32 - mean_before as i32;
         let mean = mean_before as i32 + share(apart, count.min(Self::MOST_WEIGHT - 1) as usize);
-        let doubt = match gap > 0 && !classes_agree(class, gap) {
+        let agrees = gap > 0 && classes_agree(class, gap);
+        let doubt = match gap > 0 && !agrees {
             true => (self.doubt() + 1).min(Self::MOST_DOUBT),
             false => self.doubt().saturating_sub(2),
         };
         let (mean, count) = (mean as u32, (count + 1).min(Self::MOST_COUNTED));
-        *self = Self::of(class, gap, mean, count, doubt);
-        if self.has_habit() {
+        *self = if agrees && doubt == 0 {
             let habit = habit.map_or_else(|| Habit::begin(mean, count), |habit| habit.go_on(mean));
-            *self = Self::of_habit(class, gap, habit);
-        }
+            Self::of_habit(class, gap, habit)
+        } else {
+            Self::of(class, gap, mean, count, doubt)
+        };
     }
 
     /// Returns the interval that the client keeps, and whether it does. If its gaps differ, the interval is the mean one.

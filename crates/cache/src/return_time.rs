@@ -709,7 +709,7 @@ mod tests {
         assert!(!table.waits.waited.iter().chain(&table.waits.still).any(is_some));
     }
 
-    /// Of clients that keep their interval, nine in ten come again at the beginning of a run, and three in ten later.
+    /// Nine in ten clients come again at the beginning of a run, and three in ten later.
     #[test]
     fn a_place_is_worth_more_where_more_runs_go_on() {
         let table = table();

@@ -489,7 +489,7 @@ impl<'r, R: Region> Shard<'r, R> {
 
 /// Adds to a count. An overwritten count may have any value, so it wraps.
 #[inline]
-fn add(count: &mut u64, more: u64) {
+pub(crate) fn add(count: &mut u64, more: u64) {
     *count = count.wrapping_add(more);
 }
 

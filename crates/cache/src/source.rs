@@ -17,9 +17,8 @@ use crate::expectation::Expectation;
 use crate::order;
 use crate::region::Region;
 use crate::settings::{Policy, Prediction};
-use crate::shard::Shard;
 use crate::shard::eviction::next_in_turn;
-use crate::slots::Slot;
+use crate::shard::{Shard, add};
 
 /// The kind of data by which sources are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,18 +94,18 @@ impl<R: Region> Shard<'_, R> {
         };
         let mut evicted = 0;
         while self.slots_of(source).saturating_add(needed) > most && !self.is_astray() {
-            let victim = self.least_of(now, source).filter(|(_, worth)| {
-                let own = self.worth_of_newcomer(now, newcomer);
-                *worth < own && needed <= most
-            });
+            let own = match self.layout.policy {
+                Policy::Lru => u64::MAX,
+                Policy::Predictive => self.worth_by_policy(now, now, newcomer),
+            };
+            let least = self.least_of(now, source);
+            let victim = least.filter(|(_, worth)| *worth < own && needed <= most);
             let Some((victim, _)) = victim else {
-                let refused = &mut self.header.counters.refused_source_share;
-                *refused = refused.wrapping_add(1);
+                add(&mut self.header.counters.refused_source_share, 1);
                 self.learn(newcomer, 0, false);
                 return Err(Refusal::SourceHasItsShare);
             };
-            let of_source = &mut self.header.counters.evicted_source_share;
-            *of_source = of_source.wrapping_add(1);
+            add(&mut self.header.counters.evicted_source_share, 1);
             self.evict_unremembered(now, victim);
             evicted += 1;
         }
@@ -134,8 +133,8 @@ impl<R: Region> Shard<'_, R> {
         }
     }
 
-    /// Returns the session worth least of a few of a source, and its worth. It looks at enough slots, in turns, to find
-    /// [`Self::FEW`] of a source that has its share, on average.
+    /// Returns the session worth least of sixteen of a source, and its worth. It looks at enough slots, in turns, to find as many
+    /// of a source that has its share, on average.
     fn least_of(&mut self, now: u32, source: Source) -> Option<(u32, u64)> {
         const MOST_LOOKS: u32 = 512;
         const FEW: u32 = 16;
@@ -149,7 +148,7 @@ impl<R: Region> Shard<'_, R> {
             if slot.id_length() == 0 || slot.source() != source {
                 continue;
             }
-            let worth = self.worth_of_any(now, &slot);
+            let worth = self.worth_by_policy(now, slot.seen, slot.expected());
             if least.is_none_or(|(_, other)| worth < other) {
                 least = Some((at, worth));
             }
@@ -161,9 +160,9 @@ impl<R: Region> Shard<'_, R> {
         least
     }
 
-    /// Returns the worth of a session's place by whatever policy there is. Only that of one never expected back is zero.
-    fn worth_of_any(&self, now: u32, slot: &Slot) -> u64 {
-        let (seen, expected) = (slot.seen, slot.expected());
+    /// Returns the worth of the place of a client last seen at `seen`, by whatever policy there is. Only that of a client never
+    /// expected back is zero.
+    fn worth_by_policy(&self, now: u32, seen: u32, expected: Expectation) -> u64 {
         match (self.layout.policy, self.layout.prediction) {
             (Policy::Lru, _) => u64::from(seen),
             (Policy::Predictive, _) if expected.is_never() => 0,
@@ -173,17 +172,6 @@ impl<R: Region> Shard<'_, R> {
                 if is_overdue { 1 } else { u64::MAX - u64::from(returns) }
             }
             (Policy::Predictive, _) => self.worth(expected, seen, now).saturating_add(1),
-        }
-    }
-
-    fn worth_of_newcomer(&self, now: u32, newcomer: Expectation) -> u64 {
-        match (self.layout.policy, self.layout.prediction) {
-            (Policy::Lru, _) => u64::MAX,
-            (Policy::Predictive, _) if newcomer.is_never() => 0,
-            (Policy::Predictive, Prediction::Hint) => {
-                u64::MAX - u64::from(order::returns(now, newcomer))
-            }
-            (Policy::Predictive, _) => self.worth(newcomer, now, now).saturating_add(1),
         }
     }
 }

@@ -241,12 +241,12 @@ unsafe fn find(
     // SAFETY: the caller vouches for `ssl`.
     let policy = unsafe { connection.expected_policy(ssl, name) };
     let Some(policy) = policy else { return std::ptr::null_mut() };
-    let carried = sessions.seal().carried(&label, id, unix_ms());
-    let asks_nobody = policy == Policy::ASKS_NOBODY;
-    let label = if asks_nobody { label } else { context.label(name, policy) };
+    let of_id = label;
+    let of_policy = (policy != Policy::ASKS_NOBODY).then(|| context.label(name, policy));
+    let label = of_policy.as_ref().unwrap_or(&of_id);
     // SAFETY: the caller vouches for `ssl`.
     let is_used_up = unsafe { takes(ssl, connection) };
-    let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));
+    let (mut value, context) = (SecretBytes::default(), sessions.tag(label));
     let mut state = connection.state();
     let State { visit, taken, .. } = &mut *state;
     let cache = sessions.sessions();
@@ -262,7 +262,7 @@ unsafe fn find(
     } else {
         visit.look_up(cache, now_ms(), id, context, &mut value)
     };
-    if let (false, Some((history, away_ms))) = (is_found, carried) {
+    if !is_found && let Some((history, away_ms)) = sessions.seal().carried(&of_id, id, unix_ms()) {
         visit.recall_missed(history, away_ms);
     }
     state.offered = is_found;
@@ -272,7 +272,7 @@ unsafe fn find(
     }
     // SAFETY: the caller vouches for `ssl`.
     unsafe { early::found(ssl, connection) };
-    let Some(opened) = sessions.seal().open_value(id, &label, &value) else {
+    let Some(opened) = sessions.seal().open_value(id, label, &value) else {
         sessions.sessions().remove(id);
         return std::ptr::null_mut();
     };

@@ -118,3 +118,24 @@ pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller vouches for `text`, which is not null.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_its_share() {
+        let given = RejoinSettings { capacity_bytes: 1 << 20, ..RejoinSettings::ZERO };
+        let fairness = |source_percent, source_by| {
+            let settings = RejoinSettings { source_percent, source_by, ..given }.settings();
+            settings.ok().flatten().map(|settings| settings.fairness)
+        };
+        let of = |by, percent| Some(Some(Fairness { by, percent }));
+        assert_eq!(fairness(0, REJOIN_SOURCE_ADDRESS), Some(None));
+        assert_eq!(fairness(1, REJOIN_SOURCE_ADDRESS), of(SourceBy::Address, 1));
+        assert_eq!(fairness(10, REJOIN_SOURCE_CERTIFICATE), of(SourceBy::Certificate, 10));
+        assert_eq!(fairness(100, REJOIN_SOURCE_NAME), of(SourceBy::Name, 100));
+        assert_eq!(fairness(101, REJOIN_SOURCE_NAME), None);
+        assert_eq!(fairness(10, 3), None);
+    }
+}

@@ -201,7 +201,7 @@ impl Past {
         }
     }
 
-    /// Where it is in a run. Without a habit, a gap of more than three intervals is the wait between two short runs.
+    /// The stage of its run. Without a habit, a gap of more than three intervals is the wait between two short runs.
     fn stage(self, interval_ticks: u64) -> Rhythm {
         if self.habit().is_some() {
             return Rhythm::of_run(self.position, self.visits_before);

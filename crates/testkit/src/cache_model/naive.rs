@@ -410,7 +410,7 @@ impl Shard {
             .reduce(|least, other| if other.0 < least.0 { other } else { least })
     }
 
-    /// What a place is worth by whatever policy: comparable between sessions at one time.
+    /// The worth of a place by whatever policy: comparable between sessions at one time.
     fn value(&self, now: u64, seen: u64, of: Expected, is_new: bool, beliefs: &Beliefs) -> Value {
         let returns = of.ticks().map(|ticks| seen + ticks);
         match returns {
