@@ -23,7 +23,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use foreign_types::ForeignTypeRef;
-use libc::{c_int, c_ulong};
+use libc::{c_int, c_ulong, time_t};
 use openssl::sha::Sha256;
 use openssl::stack::StackRef;
 use openssl::x509::X509Name;
@@ -34,7 +34,7 @@ use openssl_sys::{
 
 use crate::attachment::{Attachment, Own, attachment_of};
 use crate::board::{self, Certificates};
-use crate::clock::now_s;
+use crate::clock::judged_by_s;
 use crate::family::{self, Family, family};
 use crate::{ffi, known};
 
@@ -498,16 +498,18 @@ unsafe fn digest<const N: usize>(
 }
 
 /// Returns the number of certificates and revocation lists whose time is over: OpenSSL accepts no client by them. It is
-/// counted once in a second for the store with this sum, because many servers have the authorities of the whole world.
+/// counted once in a second of OpenSSL's clock for the store with this sum, because many servers have the authorities of
+/// the whole world.
 ///
 /// # Safety
 /// `ssl` is valid.
 unsafe fn over(ssl: *mut SSL, sum: u64) -> c_int {
     thread_local! {
-        static LAST: Cell<(u64, u64, c_int)> = const { Cell::new((0, 0, 0)) };
+        static LAST: Cell<(u64, time_t, c_int)> = const { Cell::new((0, 0, 0)) };
     }
+    let now_s = judged_by_s();
     let (of, at_s, counted) = LAST.get();
-    if (of, at_s) == (sum, now_s()) {
+    if (of, at_s) == (sum, now_s) {
         return counted;
     }
     let count = |objects: *const OPENSSL_STACK, count| {
@@ -518,7 +520,7 @@ unsafe fn over(ssl: *mut SSL, sum: u64) -> c_int {
     };
     // SAFETY: the caller vouches for `ssl`.
     let counted = unsafe { with_objects(ssl, count) };
-    LAST.set((sum, now_s(), counted));
+    LAST.set((sum, now_s, counted));
     counted
 }
 
