@@ -1,6 +1,6 @@
 //! The cache: shards, each used by one at a time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
 use crate::check::{Checked, Inconsistency};
@@ -378,14 +378,16 @@ impl<R: Region> Cache<R> {
     ) -> Option<T> {
         let Placed { layout, region } = placed;
         let (done, is_emptied) = region.with(|lines, torn| {
-            let mut shard = Shard::view(lines, layout, &self.hash_key, self.return_times());
+            let astray = Cell::new(false);
+            let (key, times) = (&self.hash_key, self.return_times());
+            let mut shard = Shard::view(lines, layout, key, times, &astray);
             if torn {
-                shard.start_over();
+                shard.again().start_over();
             }
             let done = operation(&mut shard);
             let is_astray = shard.is_astray();
             if is_astray {
-                shard.start_over();
+                shard.again().start_over();
             }
             (done, torn | is_astray)
         })?;

@@ -130,14 +130,15 @@ impl<R: Region> Shard<'_, R> {
             value.resize(length).copy_from_slice(&self.block(slot)[..length]);
             return true;
         }
-        let whole = self.copy_chain(slot, value.resize(length));
+        let whole = self.again().copy_chain(slot, value.resize(length));
         if !whole {
             value.clear();
         }
         whole
     }
 
-    fn copy_chain(&mut self, first: u32, value: &mut [u8]) -> bool {
+    #[inline(never)]
+    fn copy_chain(mut self, first: u32, value: &mut [u8]) -> bool {
         let id = self.slots[first].id;
         let mut from = first;
         for (at, chunk) in value.chunks_mut(self.layout.block_bytes as usize).enumerate() {

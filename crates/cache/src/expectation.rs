@@ -128,7 +128,7 @@ impl Expectation {
     }
 
     /// Returns the same with what else a history says.
-    #[inline]
+    #[inline(always)]
     fn with(self, history: History) -> Self {
         let rhythm = match self.trust {
             Trust::Loose if Self::may_be_irregular(self.index()) => history.rhythm(),

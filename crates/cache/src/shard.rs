@@ -9,6 +9,8 @@
 
 pub(crate) mod eviction;
 
+use std::cell::Cell;
+
 use crate::candidates::Candidates;
 use crate::counters::Counters;
 use crate::error::Refusal;
@@ -66,7 +68,7 @@ impl<'r, R: Region> Shard<'r, R> {
         bytemuck::cast_slice_mut(&mut rest[..lists]).fill(List::EMPTY);
     }
 
-    /// Makes the view of a formatted region.
+    /// Makes the view of a formatted region. `astray` is set if an operation reads data that no operation can have written.
     ///
     /// # Panics
     /// Panics if the region is shorter than [`Layout::region_lines`].
@@ -77,6 +79,7 @@ impl<'r, R: Region> Shard<'r, R> {
         layout: &'r Layout,
         hash_key: &'r [u8; 16],
         return_times: ReturnTimes<&'r Waits>,
+        astray: &'r Cell<bool>,
     ) -> Self {
         let [header, lists, sources, index, ghosts, slots, _] = layout.parts;
         let (header, region) = region.split_at_mut(header);
@@ -94,13 +97,31 @@ impl<'r, R: Region> Shard<'r, R> {
             sources: bytemuck::cast_slice_mut(sources),
             buckets: bytemuck::cast_slice_mut(buckets),
             ghosts: bytemuck::cast_slice_mut(ghosts),
-            slots: Slots::new(bytemuck::cast_slice_mut(slots)),
+            slots: Slots::new(bytemuck::cast_slice_mut(slots), astray),
             blocks: bytemuck::cast_slice_mut(blocks),
         }
     }
 
+    /// Makes the same view anew, for an operation that is seldom needed and takes its view by value. A view that is lent to a function
+    /// lies in memory, and to write it there costs every hit some fifty instructions.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> Shard<'_, R> {
+        Shard {
+            layout: self.layout,
+            hash_key: self.hash_key,
+            return_times: self.return_times,
+            header: self.header,
+            lists: self.lists,
+            sources: self.sources,
+            buckets: self.buckets,
+            ghosts: self.ghosts,
+            slots: self.slots.again(),
+            blocks: self.blocks,
+        }
+    }
+
     /// See [`Cache::get`](crate::Cache::get).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(
         &mut self,
         now_ms: u64,
@@ -110,15 +131,10 @@ impl<'r, R: Region> Shard<'r, R> {
     ) -> Arrival {
         let now = self.tick(now_ms);
         let Some(slot) = self.find(key) else {
-            return self.missed(now, key.hash);
+            return self.again().missed(now, key.hash);
         };
         if self.expired(slot, now_ms) {
-            add(&mut self.header.counters.expired, 1);
-            add(&mut self.header.counters.misses, 1);
-            // Its place was kept in vain, although the client has come.
-            let Slot { seen, .. } = self.slots[slot];
-            self.learn(self.slots[slot].expected(), now.saturating_sub(seen), false);
-            self.free(slot, key.hash);
+            self.again().came_too_late(now, slot, key.hash);
             return Arrival::default();
         }
         if self.slots[slot].context != context.0 {
@@ -297,7 +313,8 @@ impl<'r, R: Region> Shard<'r, R> {
 
     /// Removes every session because the region cannot be trusted, and counts that.
     #[cold]
-    pub(crate) fn start_over(&mut self) {
+    #[inline(never)]
+    pub(crate) fn start_over(mut self) {
         self.clear();
         self.header.emptied = self.header.emptied.wrapping_add(1);
     }
@@ -321,7 +338,20 @@ impl<'r, R: Region> Shard<'r, R> {
         })
     }
 
-    fn missed(&mut self, now: u32, hash: u64) -> Arrival {
+    /// Removes a session that has expired.
+    #[cold]
+    #[inline(never)]
+    fn came_too_late(mut self, now: u32, slot: u32, hash: u64) {
+        add(&mut self.header.counters.expired, 1);
+        add(&mut self.header.counters.misses, 1);
+        // Its place was kept in vain, although the client has come.
+        let Slot { seen, .. } = self.slots[slot];
+        self.learn(self.slots[slot].expected(), now.saturating_sub(seen), false);
+        self.free(slot, hash);
+    }
+
+    #[inline(never)]
+    fn missed(self, now: u32, hash: u64) -> Arrival {
         add(&mut self.header.counters.misses, 1);
         let Some(ghost) = ghosts::take(self.ghosts, hash, now) else {
             return Arrival::default();
@@ -334,7 +364,7 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     /// Records the visit of a session's client and predicts the next.
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, slot: u32, now: u32) -> History {
         let Slot { seen, mut history, .. } = self.slots[slot];
         if self.layout.policy == Policy::Lru {
@@ -383,7 +413,7 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     /// Moves a session to the place of a client seen at `now`.
-    #[inline]
+    #[inline(always)]
     fn expect(&mut self, slot: u32, now: u32, expected: Expectation, history: History) {
         let mut order = self.order();
         order.leave(slot);
@@ -440,7 +470,9 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     pub(crate) fn learn(&self, expected: Expectation, age_ticks: u32, returned: bool) {
         if self.layout.learns() {
-            self.return_times.record(expected, age_ticks, returned);
+            // A copy, so that the view itself is not lent.
+            let return_times = self.return_times;
+            return_times.record(expected, age_ticks, returned);
         }
     }
 
@@ -462,13 +494,17 @@ impl<'r, R: Region> Shard<'r, R> {
     /// Ticks since the epoch; a time before it counts as the epoch.
     #[inline]
     fn tick(&mut self, now_ms: u64) -> u32 {
-        let mut ticks = self.ticks(now_ms);
-        if ticks >= OLDEST_TICKS {
-            let steps = (ticks - OLDEST_TICKS) / EPOCH_STEP_TICKS + 1;
-            self.move_epoch(steps * EPOCH_STEP_TICKS);
-            ticks -= steps * EPOCH_STEP_TICKS;
-        }
-        ticks as u32
+        let ticks = self.ticks(now_ms);
+        if ticks < OLDEST_TICKS { ticks as u32 } else { self.again().tick_of_later(ticks) }
+    }
+
+    /// Moves the epoch until so many ticks since the old one are few enough, and returns how many they are since the new one.
+    #[cold]
+    #[inline(never)]
+    fn tick_of_later(mut self, ticks: u64) -> u32 {
+        let steps = (ticks - OLDEST_TICKS) / EPOCH_STEP_TICKS + 1;
+        self.move_epoch(steps * EPOCH_STEP_TICKS);
+        (ticks - steps * EPOCH_STEP_TICKS) as u32
     }
 
     #[inline]

@@ -117,15 +117,21 @@ const _: () = assert!(size_of::<Slot>() == 64);
 /// A shard's slots; see the module's documentation.
 pub(crate) struct Slots<'r, R> {
     slots: &'r mut [Slot],
-    astray: Cell<bool>,
+    astray: &'r Cell<bool>,
     of: PhantomData<R>,
 }
 
 impl<'r, R: Region> Slots<'r, R> {
-    /// Wraps the slots of a shard, which has at least one.
+    /// Wraps the slots of a shard, which has at least one. `astray` is set where they make no sense.
     #[inline]
-    pub(crate) fn new(slots: &'r mut [Slot]) -> Self {
-        Self { slots, astray: Cell::new(false), of: PhantomData }
+    pub(crate) fn new(slots: &'r mut [Slot], astray: &'r Cell<bool>) -> Self {
+        Self { slots, astray, of: PhantomData }
+    }
+
+    /// Wraps the same slots again.
+    #[inline(always)]
+    pub(crate) fn again(&mut self) -> Slots<'_, R> {
+        Slots { slots: self.slots, astray: self.astray, of: PhantomData }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -203,7 +209,8 @@ mod tests {
     #[test]
     fn no_number_leads_outside() {
         let mut slots = [bytemuck::Zeroable::zeroed(); 3];
-        let mut slots = Slots::<RefCell<Anybodys>>::new(&mut slots);
+        let astray = Cell::new(false);
+        let mut slots = Slots::<RefCell<Anybodys>>::new(&mut slots, &astray);
         slots[2].seen = 7;
         assert!(!slots.is_astray());
         assert_eq!(slots[3].seen, 7);
@@ -216,7 +223,8 @@ mod tests {
     #[test]
     fn private_memory_is_not_doubted() {
         let mut slots = [bytemuck::Zeroable::zeroed(); 3];
-        let slots = Slots::<RefCell<HeapMemory>>::new(&mut slots);
+        let astray = Cell::new(false);
+        let slots = Slots::<RefCell<HeapMemory>>::new(&mut slots, &astray);
         assert!(slots.expect(false) && !slots.is_astray());
     }
 }
