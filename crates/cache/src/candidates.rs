@@ -81,20 +81,17 @@ impl Search {
     /// Notes what the place of a slot is worth, if that is less than that of another candidate.
     #[inline]
     pub(crate) fn consider(&mut self, slot: u32, worth: u64) {
-        // Compared with all, which are fewer instructions than to stop at the first that is the same.
-        let is_known = self.candidates.slots.iter().fold(false, |is, other| is | (*other == slot));
-        if worth < self.most.1 || is_known {
-            self.note(slot, worth, is_known);
+        if worth < self.most.1 {
+            self.note(slot, worth);
         }
     }
 
     // Not inlined: few slots come so far.
     #[inline(never)]
-    fn note(&mut self, slot: u32, worth: u64, is_known: bool) {
+    fn note(&mut self, slot: u32, worth: u64) {
         let Candidates { slots, worth: of } = &mut self.candidates;
         let (most, most_worth) = self.most;
-        let known = || slots.iter().position(|known| *known == slot);
-        let at = is_known.then(known).flatten().unwrap_or(most);
+        let at = slots.iter().position(|known| *known == slot).unwrap_or(most);
         (slots[at], of[at]) = (slot, worth);
         if worth > most_worth || worth == most_worth && at < most {
             self.most = (at, worth);

@@ -1,6 +1,7 @@
 //! The sessions that are next to be evicted.
 
-/// Sixteen places. A session that is not in one takes an empty one, or that of the session worth most if it is worth less.
+/// Sixteen places. A session takes an empty one, or that of the session worth most if it is worth less. One that is in a place already
+/// is worth there what it was, until it is worth less than the session worth most.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates([Option<Candidate>; 16]);
 
@@ -12,16 +13,14 @@ struct Candidate {
 
 impl Candidates {
     pub(crate) fn consider(&mut self, slot: usize, worth: u64) {
-        let candidate = Candidate { slot, worth };
-        if let Some(known) = self.0.iter_mut().flatten().find(|known| known.slot == slot) {
-            *known = candidate;
-        } else if let Some(empty) = self.0.iter_mut().find(|place| place.is_none()) {
-            *empty = Some(candidate);
-        } else {
-            let most = self.0.iter().flatten().map(|other| other.worth).max();
-            let is_most = |place: &&mut Option<Candidate>| place.map(|other| other.worth) == most;
-            let place = self.0.iter_mut().find(is_most).filter(|_| Some(worth) < most);
-            place.into_iter().for_each(|place| *place = Some(candidate));
+        let worth_in = |place: &Option<Candidate>| place.map_or(u64::MAX, |other| other.worth);
+        let most = self.0.iter().map(worth_in).max().filter(|most| worth < *most);
+        let Some(most) = most else { return };
+        let is_it = |place: &Option<Candidate>| place.is_some_and(|known| known.slot == slot);
+        let known = self.0.iter().position(is_it);
+        let of_most = || self.0.iter().position(|place| worth_in(place) == most);
+        if let Some(at) = known.or_else(of_most) {
+            self.0[at] = Some(Candidate { slot, worth });
         }
     }
 
