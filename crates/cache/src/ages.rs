@@ -114,19 +114,10 @@ impl Row {
 
     /// The age at which a bin begins, in multiples of the interval.
     pub(crate) fn start(self, bin: usize) -> f64 {
-        if bin == 0 {
-            return 0.0;
-        }
-        let eighths = |classes: i32| {
-            f64::from(8 + classes.rem_euclid(8)) / 8.0 * power_of_two(classes.div_euclid(8))
-        };
         match self {
-            Self::Unknown => {
-                let before = IntervalClass((bin - 1).min(224) as u8);
-                f64::from(before.upper_bound_ticks()) / UNKNOWN_TICKS as f64
-            }
-            Self::Kept(_) => eighths(first_apart(bin as i32) - 1),
-            Self::Loose(_) => eighths(4 * (bin as i32 - LOOSE_BINS as i32 / 2) - 1),
+            Self::Unknown => UNKNOWN_STARTS[bin],
+            Self::Kept(_) => KEPT_STARTS[bin],
+            Self::Loose(_) => LOOSE_STARTS[bin],
         }
     }
 
@@ -136,9 +127,44 @@ impl Row {
     }
 }
 
+/// The ages at which the bins of each row begin, and the last one ends, in multiples of the interval.
+const UNKNOWN_STARTS: [f64; UNKNOWN_BINS + 1] = {
+    let mut starts = [0.0; UNKNOWN_BINS + 1];
+    let mut bin = 1;
+    while bin < starts.len() {
+        let before = if bin - 1 < 224 { bin - 1 } else { 224 };
+        let ticks = IntervalClass(before as u8).upper_bound_ticks();
+        starts[bin] = ticks as f64 / UNKNOWN_TICKS as f64;
+        bin += 1;
+    }
+    starts
+};
+const KEPT_STARTS: [f64; BINS + 1] = {
+    let mut starts = [0.0; BINS + 1];
+    let mut bin = 1;
+    while bin < starts.len() {
+        starts[bin] = times(first_apart(bin as i32) - 1);
+        bin += 1;
+    }
+    starts
+};
+const LOOSE_STARTS: [f64; LOOSE_BINS + 1] = {
+    let mut starts = [0.0; LOOSE_BINS + 1];
+    let mut bin = 1;
+    while bin < starts.len() {
+        starts[bin] = times(4 * (bin as i32 - LOOSE_BINS as i32 / 2) - 1);
+        bin += 1;
+    }
+    starts
+};
+
+/// Returns how many times as long as the interval an age is that is so many classes above it.
+const fn times(classes: i32) -> f64 {
+    (8 + classes.rem_euclid(8)) as f64 / 8.0 * power_of_two(classes.div_euclid(8))
+}
+
 /// Returns 2^`exponent`, exactly, for exponents of normal numbers: -1,022 to 1,023.
-#[inline]
-fn power_of_two(exponent: i32) -> f64 {
+const fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1_023) as u64) << 52)
 }
 

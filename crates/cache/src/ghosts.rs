@@ -79,8 +79,12 @@ impl Place {
     /// Returns what was expected of it.
     #[inline]
     pub(crate) fn expected(self) -> Expectation {
+        let kept = || History::class_kept(self.0 as u32 & HISTORY_MASK);
         match (self.0 >> HINT_SHIFT) as u8 {
-            0 => Expectation::learned(self.history()),
+            0 => match kept() {
+                Some(class) => Expectation::new(Trust::Confirmed, class),
+                None => Expectation::learned(self.history()),
+            },
             hint => Expectation::hinted(self.history(), IntervalClass(hint).interval()),
         }
     }

@@ -344,13 +344,21 @@ impl History {
         }
     }
 
+    /// Returns the class of the interval that the client of such bits keeps, if it keeps one: [`Self::class`] without the rest.
+    #[inline]
+    pub(crate) fn class_kept(coarse: u32) -> Option<IntervalClass> {
+        let gap = coarse & 0xff;
+        let class = IntervalClass(gap.min(Self::LONGEST_CLASS) as u8);
+        (gap > 0 && coarse >> 8 & 1 == 1).then_some(class)
+    }
+
     #[inline]
     pub(crate) fn from_coarse(coarse: u32) -> Self {
-        let gap = coarse & 0xff;
-        if gap > 0 && coarse >> 8 & 1 == 1 {
-            let gap = gap.min(Self::LONGEST_CLASS);
+        if let Some(class) = Self::class_kept(coarse) {
+            let gap = u32::from(class.0);
             return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, 4 * gap));
         }
+        let gap = coarse & 0xff;
         let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
         Self::within_bounds(gap, 0, mean, count, 1)
     }

@@ -148,8 +148,9 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Turns a table of zeros into one that knows nothing but the prior.
     pub(crate) fn format(&self) {
-        let pools = self.pools(&[]);
-        rows().for_each(|row| self.calculate(row, &pools));
+        let rows: Vec<Row> = rows().collect();
+        let pools = self.pools(&rows);
+        rows.into_iter().for_each(|row| self.calculate(row, &pools));
         self.calculate_stages();
     }
 
@@ -255,8 +256,9 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
                 self.calculate(row, &pools);
                 self.fade(row);
             });
-            let halve = |count: &AtomicU32| {
-                count.store(count.load(Ordering::Relaxed) / 2, Ordering::Relaxed)
+            let halve = |count: &AtomicU32| match count.load(Ordering::Relaxed) {
+                0 => {}
+                some => count.store(some / 2, Ordering::Relaxed),
             };
             self.waits.still.iter().for_each(halve);
             halve(&self.waits.watched);
@@ -342,29 +344,24 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         hazards
     }
 
-    /// Returns the hazards of all rows of each trust and rhythm together, of which these have counts.
-    fn pools(&self, known: &[Row]) -> Pools {
-        let pool = |rows: &mut dyn Iterator<Item = &Row>, first: Row| {
-            let all = rows.map(|row| self.counts(*row)).reduce(Counts::plus);
-            all.unwrap_or_else(|| Counts::none(first.bins().len()))
+    /// Returns the hazards of all of these rows of each trust and rhythm together. Where there are none of a kind, its hazards are
+    /// empty.
+    fn pools(&self, rows: &[Row]) -> Pools {
+        let pool = |is_of_it: &dyn Fn(&Row) -> bool| {
+            let rows = rows.iter().filter(|row| is_of_it(row));
+            let counts = rows.map(|row| self.counts(*row)).reduce(Counts::plus);
+            counts.unwrap_or_else(|| Counts::none(0))
         };
         let kept = std::array::from_fn(|trust| {
-            let is_of_it = |row: &&Row| matches!(row, Row::Kept(at) if at / OCTAVES == trust);
-            let first = Row::Kept(trust * OCTAVES);
-            let counts = pool(&mut known.iter().filter(is_of_it), first);
-            counts.hazards(1.0, |bin| self.prior(first, bin))
+            let counts = pool(&|row| matches!(row, Row::Kept(at) if at / OCTAVES == trust));
+            counts.hazards(1.0, |bin| self.prior(Row::Kept(trust * OCTAVES), bin))
         });
-        let first = Row::Loose(0);
-        let loose: Vec<Counts> = (0..Rhythm::COUNT)
-            .map(|rhythm| {
-                let is_of_it =
-                    |row: &&Row| matches!(row, Row::Loose(at) if at / LOOSE_OCTAVES == rhythm);
-                pool(&mut known.iter().filter(is_of_it), first)
-            })
-            .collect();
-        let all = pool(&mut known.iter().filter(|row| matches!(row, Row::Loose(_))), first);
-        let all = all.hazards(1.0, |bin| self.prior(first, bin));
-        let loose = loose.into_iter().map(|counts| counts.hazards(WEIGHT_OF_POOL, |bin| all[bin]));
+        let all = pool(&|row| matches!(row, Row::Loose(_)));
+        let all = all.hazards(1.0, |bin| self.prior(Row::Loose(0), bin));
+        let loose = (0..Rhythm::COUNT).map(|rhythm| {
+            let counts = pool(&|row| matches!(row, Row::Loose(at) if at / LOOSE_OCTAVES == rhythm));
+            counts.hazards(WEIGHT_OF_POOL, |bin| all[bin])
+        });
         Pools { kept, loose: loose.collect() }
     }
 
@@ -457,6 +454,9 @@ fn number(count: &AtomicU32) -> f64 {
 
 /// Takes a share of a count away. Two threads may do so at once: neither takes what the other has taken.
 fn fade(count: &AtomicU32) {
+    if count.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
     let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
 }
