@@ -45,6 +45,19 @@ fn each_way_in_is_a_variable() {
 }
 
 #[test]
+fn the_share_of_a_source_is_a_variable() {
+    let (library, _) = libraries("run-share");
+    let shares = ["--source-share", "10", "--source-by", "certificate"];
+    for (name, options, expected) in [
+        ("REJOIN_SOURCE_SHARE", &shares[..], "10%"),
+        ("REJOIN_SOURCE_BY", &shares, "certificate"),
+        ("REJOIN_SOURCE_SHARE", &[], ""),
+    ] {
+        assert_eq!(printed(&variable(&library, options, name, None)), expected, "{options:?}");
+    }
+}
+
+#[test]
 fn what_was_to_be_loaded_before_still_is() {
     let (library, preload) = libraries("run-before");
     let found = printed(&variable(&library, &[], "LD_PRELOAD", Some("libc.so.6")));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
+use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, Settings, SourceBy};
 use rejoin_rustls::tokio::{Acceptor, TlsStream};
 use rejoin_rustls::{Context, ServerSessions, TicketKeys, now_ms};
 use rejoin_store::Store;
@@ -23,8 +23,11 @@ struct Server {
 
 impl Server {
     fn new(version: &'static SupportedProtocolVersion, hints: Hints) -> Self {
-        let settings = Settings::new(Capacity::Sessions(100));
-        let cache = Arc::new(Cache::new(&settings, [3; 16], now_ms()).expect("valid settings"));
+        Self::with(version, hints, &Settings::new(Capacity::Sessions(100)))
+    }
+
+    fn with(version: &'static SupportedProtocolVersion, hints: Hints, settings: &Settings) -> Self {
+        let cache = Arc::new(Cache::new(settings, [3; 16], now_ms()).expect("valid settings"));
         let sessions = ServerSessions::new(Arc::clone(&cache), 60_000, hints);
         let site = Site::new(version);
         let acceptor = Acceptor::with_sessions(site.server(Asks::Nobody), &sessions);
@@ -45,9 +48,22 @@ async fn connect(
     acceptor: &Acceptor,
     client: &Arc<ClientConfig>,
 ) -> (HandshakeKind, TlsStream<DuplexStream>) {
+    connect_from(None, acceptor, client).await
+}
+
+/// The same for a client of a source.
+async fn connect_from(
+    source: Option<&[u8]>,
+    acceptor: &Acceptor,
+    client: &Arc<ClientConfig>,
+) -> (HandshakeKind, TlsStream<DuplexStream>) {
     let (near, far) = duplex(64 * 1_024);
     let serve = async {
-        let mut stream = acceptor.accept(far).await.expect("a handshake");
+        let accepted = match source {
+            Some(source) => acceptor.accept_from(far, source).await,
+            None => acceptor.accept(far).await,
+        };
+        let mut stream = accepted.expect("a handshake");
         stream.write_all(b"hello").await.expect("a client");
         stream.flush().await.expect("a client");
         stream
@@ -78,6 +94,32 @@ async fn history_follows_the_client_and_handshakes_are_counted() {
         assert_eq!((counters.full_handshakes, counters.resumed_handshakes), (1, 3));
         // At the first hit nothing was known of the client; at the others its last gap was.
         assert_eq!((counters.hits, counters.predictions), (3, 2), "{version:?}");
+    }
+}
+
+/// A client without a session, and like it no other.
+fn newcomer(server: &Server) -> Arc<ClientConfig> {
+    let mut client = (*server.client).clone();
+    client.resumption = rustls::client::Resumption::disabled();
+    Arc::new(client)
+}
+
+#[tokio::test]
+async fn a_source_gets_its_share_and_nobody_elses() {
+    let fairness = Some(Fairness { by: SourceBy::Address, percent: 10 });
+    let settings = Settings { fairness, ..Settings::new(Capacity::Sessions(100)) };
+    for version in VERSIONS {
+        let server = Server::with(version, Hints::Never, &settings);
+        let [honest, flood] =
+            [[192, 0, 2, 1], [192, 0, 3, 1]].map(|of| SourceBy::network(of.into()));
+        connect_from(Some(&honest), &server.acceptor, &server.client).await;
+        let of_honest = server.counters().sessions;
+        for _ in 0..20 {
+            connect_from(Some(&flood), &server.acceptor, &newcomer(&server)).await;
+        }
+        assert_eq!(server.counters().sessions, of_honest + 10, "{version:?}");
+        let (kind, _) = connect_from(Some(&honest), &server.acceptor, &server.client).await;
+        assert_eq!(kind, HandshakeKind::Resumed, "{version:?}");
     }
 }
 
