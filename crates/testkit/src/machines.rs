@@ -131,9 +131,12 @@ impl Cluster {
 
     /// Starts Valkey alone.
     pub fn without_machines(plan: Plan) -> Option<Self> {
-        let folder = target().join("tmp").join(format!("cluster-{}", plan.name));
+        let parent = target().join("tmp");
+        let folder = parent.join(format!("cluster-{}", plan.name));
         let _ = fs::remove_dir_all(&folder);
-        DirBuilder::new().mode(0o700).recursive(true).create(&folder).expect("a folder");
+        // Others have folders there, too, in which servers of other users work.
+        fs::create_dir_all(parent).expect("a folder");
+        DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
         let port = reserve();
         let mut cluster = Self {
             folder,
