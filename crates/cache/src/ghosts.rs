@@ -80,12 +80,13 @@ impl Place {
     #[inline]
     pub(crate) fn expected(self) -> Expectation {
         let kept = || History::class_kept(self.0 as u32 & HISTORY_MASK);
-        match (self.0 >> HINT_SHIFT) as u8 {
-            0 => match kept() {
+        match IntervalClass((self.0 >> HINT_SHIFT) as u8) {
+            IntervalClass(0) => match kept() {
                 Some(class) => Expectation::new(Trust::Confirmed, class),
                 None => Expectation::learned(self.history()),
             },
-            hint => Expectation::hinted(self.history(), IntervalClass(hint).interval()),
+            // If the last gap is longer, the one before, which is not kept, was as short as that.
+            hint => Expectation::hinted(self.history().after(hint), hint.interval()),
         }
     }
 
@@ -192,6 +193,22 @@ mod tests {
             let remembered = Ghost { expected, history, ..ghost(1, 3 * UNIT_TICKS) };
             add(&mut set, 1, 9 * UNIT_TICKS, &remembered);
             assert_eq!(take(&mut set, 1 << 32, 9 * UNIT_TICKS), Some(remembered));
+        }
+    }
+
+    /// The last gap was a wait, and the one before, which a ghost does not keep, as the application said.
+    #[test]
+    fn a_ghost_is_expected_as_its_session_was() {
+        let hint = IntervalClass(95).interval();
+        for gaps in [&[15_000, 690_000][..], &[30_000, 15_000, 690_000], &[15_000, 20_000]] {
+            let mut history = History::default();
+            gaps.iter().for_each(|gap| history.record(*gap));
+            let expected = Expectation::hinted(history, hint);
+            assert_eq!(expected.trust, Trust::Kept);
+            let mut set = [GhostSet([0; 8])];
+            add(&mut set, 1, 9 * UNIT_TICKS, &Ghost { expected, history, ..ghost(1, 0) });
+            let ghost = take(&mut set, 1 << 32, 9 * UNIT_TICKS).expect("there");
+            assert_eq!(ghost.expected, expected, "{gaps:?}");
         }
     }
 

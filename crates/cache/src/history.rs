@@ -272,6 +272,16 @@ impl History {
         };
     }
 
+    /// Returns the same with a gap before the last, if the last is longer than that and they are no habit.
+    #[inline]
+    pub(crate) fn after(self, before: IntervalClass) -> Self {
+        let before = u32::from(before.0);
+        if self.has_habit() || self.gap() <= before {
+            return self;
+        }
+        Self::of(self.gap(), before, self.mean(), self.count(), self.doubt())
+    }
+
     /// Returns the interval that the client keeps, and whether it does. If its gaps differ, the interval is the mean one.
     #[inline]
     pub fn interval(self) -> Option<(Interval, bool)> {

@@ -37,6 +37,11 @@ impl Class {
     fn ticks(self) -> u64 {
         BOUNDS[self.0]
     }
+
+    /// Converts to the engine's own type.
+    fn told(self) -> IntervalClass {
+        IntervalClass::holding(Interval::from_ms(self.ticks() * TICK_MS))
+    }
 }
 
 /// The expectation of a client's return, in the order in which lists are looked at.
@@ -89,15 +94,13 @@ impl Expected {
 
     /// Converts to the engine's own type.
     fn told(self) -> Expectation {
-        let class =
-            |class: Class| IntervalClass::holding(Interval::from_ms(class.ticks() * TICK_MS));
         match self {
             Self::Unknown => Expectation::UNKNOWN,
             Self::Back(trust, interval, rhythm) => {
-                Expectation { rhythm, ..Expectation::new(trust, class(interval)) }
+                Expectation { rhythm, ..Expectation::new(trust, interval.told()) }
             }
             Self::Irregular(gap, rhythm) => {
-                Expectation { rhythm, ..Expectation::new(Trust::Loose, class(gap)) }
+                Expectation { rhythm, ..Expectation::new(Trust::Loose, gap.told()) }
             }
             Self::Never => Expectation::NEVER,
         }
@@ -215,9 +218,13 @@ impl Past {
         }
     }
 
-    /// By what the application said, or else by the past.
+    /// By what the application said, or else by what a ghost keeps of the past. A gap longer than what the application said was
+    /// believed because the one before, which no ghost keeps, was not.
     pub(crate) fn expected(self, hint: Option<Class>) -> Expected {
-        hint.map_or_else(|| self.learned(), |hint| self.hinted(hint.ticks()))
+        let Some(hint) = hint else { return self.learned() };
+        let is_longer = self.habit().is_none() && self.last.is_some_and(|last| last > hint);
+        let before = if is_longer { Some(hint) } else { self.before };
+        Self { before, ..self }.hinted(hint.ticks())
     }
 
     /// The shortest gap known, which no hint may undercut.
