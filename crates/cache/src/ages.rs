@@ -37,6 +37,10 @@ const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
 const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
 /// The bin of the interval itself.
 pub(crate) const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
+/// The bins of less than half the interval.
+pub(crate) const BELOW_HALF: usize = FIRST_FINE_BIN as usize;
+/// The bins of up to twice the interval.
+pub(crate) const UP_TO_TWICE: usize = FIRST_ABOVE_BIN as usize + 1;
 
 /// The time of a return within a row of clients that keep an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

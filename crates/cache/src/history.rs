@@ -272,6 +272,23 @@ impl History {
         };
     }
 
+    /// Returns the same without gaps that are waits between two runs. Of a client with more than two gaps, or with two that agree,
+    /// all count.
+    #[inline]
+    pub(crate) fn without(self, is_wait: impl Fn(IntervalClass) -> bool) -> Self {
+        if self.has_habit() || self.count() > 2 {
+            return self;
+        }
+        let counts = |gap: u32| gap > 0 && !is_wait(IntervalClass(gap as u8));
+        let lone = |gap: u32| Self::of(gap, 0, 4 * gap, 1, 0);
+        match (counts(self.gap()), counts(self.gap_before())) {
+            (true, false) if self.count() == 2 => lone(self.gap()),
+            (true, _) => self,
+            (false, true) => lone(self.gap_before()),
+            (false, false) => Self::default(),
+        }
+    }
+
     /// Returns the same with a gap before the last, if the last is longer than that and they are no habit.
     #[inline]
     pub(crate) fn after(self, before: IntervalClass) -> Self {
@@ -543,6 +560,24 @@ mod tests {
         let all: std::collections::BTreeSet<_> = all.collect();
         assert_eq!(all.len(), 1 + Rhythm::COUNT);
         assert!(all.iter().all(|rhythm| usize::from(rhythm.0) <= Rhythm::COUNT));
+    }
+
+    #[test]
+    fn of_one_or_two_gaps_waits_do_not_count() {
+        const MINUTE: u32 = 15_000;
+        const WAIT: u32 = 690_000;
+        let without =
+            |gaps: &[u32]| history(gaps).without(|gap| gap.upper_bound_ticks() >= 2 * WAIT / 3);
+        for waits in [&[][..], &[WAIT], &[WAIT, 2 * WAIT]] {
+            assert_eq!(without(waits), History::default(), "{waits:?}");
+        }
+        for gaps in [[WAIT, MINUTE], [MINUTE, WAIT]] {
+            assert_eq!(without(&gaps), history(&[MINUTE]), "{gaps:?}");
+        }
+        let others = [&[MINUTE][..], &[MINUTE, 2 * MINUTE], &[WAIT; 2], &[MINUTE, WAIT, MINUTE]];
+        for gaps in others {
+            assert_eq!(without(gaps), history(gaps), "{gaps:?}");
+        }
     }
 
     #[test]

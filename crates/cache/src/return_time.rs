@@ -15,6 +15,10 @@
 //! their runs are counted, too: how many visits of a stage were followed by another in time, as against all visits. A place
 //! is worth as many times as much.
 //!
+//! The gap between two runs of visits is no interval of a client, though it is the only gap known of a client whose run had one
+//! visit. So it is learned by pair of octaves if such clients come back long before, about as soon as those of which no gap is
+//! known. Then such a gap does not count.
+//!
 //! The session worth least is evicted. A client that keeps its interval is worth more the closer
 //! its return is, and little once it is overdue; a client that comes in bursts is worth most when
 //! it has just been there. The engine learns by itself which is which, how long to wait for late
@@ -29,9 +33,10 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{
-    self, ALL_BINS, KEPT, LOOSE_OCTAVES, Lateness, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows,
+    self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, Lateness, OCTAVES, ON_TIME, Row,
+    UNKNOWN_TICKS, UP_TO_TWICE, rows,
 };
-use crate::expectation::Expectation;
+use crate::expectation::{Expectation, Trust};
 use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
 
@@ -62,6 +67,13 @@ const WEIGHT_OF_POOL: f64 = 4.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
 const UNIT: f64 = 65_536.0;
 
+/// The number of clients without which gaps of a pair of octaves are not taken for waits.
+const FEWEST: f64 = 16.0;
+/// The least share of them that are back within half of such a gap.
+const NEARLY_HALF: f64 = 0.45;
+/// The most times as many as of clients of which no gap is known, or as few.
+const ABOUT: f64 = 1.5;
+
 /// The unit of the factor of a stage.
 const FACTOR: f64 = 256.0;
 /// The number of a stage's own clients that weigh as much as those of all stages.
@@ -84,6 +96,8 @@ pub struct Waits {
     stage_waited: [AtomicU32; STAGES],
     stage_in_time: [AtomicU32; STAGES],
     stage_factor: [AtomicU32; STAGES],
+    /// A bit for each pair of octaves of gaps that are waits.
+    waits: AtomicU32,
     watched: AtomicU32,
     /// The first looks at clients that are still waited for.
     looks: AtomicU32,
@@ -252,6 +266,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
             let known: Vec<Row> = rows().filter(is_known).collect();
             let pools = self.pools(&known);
+            self.find_waits(&known, &pools);
             known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
@@ -265,6 +280,40 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             self.calculate_stages();
             self.waits.stage_waited.iter().chain(&self.waits.stage_in_time).for_each(fade);
         }
+    }
+
+    /// Returns true if a gap, of no more than two, is known to be a wait between two runs.
+    #[inline]
+    pub fn is_wait(&self, gap: IntervalClass) -> bool {
+        self.waits.waits.load(Ordering::Relaxed) >> (gap.0 / 16) & 1 != 0
+    }
+
+    /// Finds the pairs of octaves in which a gap is a wait, whether the application gives intervals or not. Those without enough
+    /// clients are none: once gaps do not count, nothing more is learned of them, and they are tried again.
+    fn find_waits(&self, known: &[Row], pools: &Pools) {
+        const LOOSE: usize = Trust::Loose as usize;
+        const KEPT: usize = Trust::Kept as usize;
+        let unknown = self.hazards(Row::Unknown, pools);
+        let claimed = returned_by(&pools.kept[Trust::Claimed as usize], UP_TO_TWICE);
+        let is_wait = |row: Row, strangers: f64| {
+            let clients: f64 = self.counts(row).waited.iter().sum();
+            let back = returned_by(&self.hazards(row, pools), BELOW_HALF);
+            clients >= FEWEST
+                && back >= NEARLY_HALF
+                && (strangers / ABOUT..=strangers * ABOUT).contains(&back)
+        };
+        let waits = known.iter().fold(0, |waits, row| {
+            let Row::Kept(at) = *row else { return waits };
+            let (trust, pair) = (at / OCTAVES, at % OCTAVES);
+            let strangers = match trust {
+                // By half of a gap in the middle of the two octaves.
+                LOOSE => returned_by(&unknown, 16 * pair + 1),
+                KEPT => claimed,
+                _ => return waits,
+            };
+            waits | u32::from(is_wait(*row, strangers)) << pair
+        });
+        self.waits.waits.store(waits, Ordering::Relaxed);
     }
 
     fn fade(&self, row: Row) {
@@ -403,6 +452,11 @@ struct Pools {
 
 /// The chance, for each bin, that a client waited for until then returns in that bin.
 type Hazards = Vec<f64>;
+
+/// Returns the share of clients that are back within the first bins.
+fn returned_by(hazards: &Hazards, bins: usize) -> f64 {
+    1.0 - hazards.iter().take(bins).fold(1.0, |waiting, hazard| waiting * (1.0 - hazard))
+}
 
 /// The counts of a row's bins: how many waits ended in each, and how many of those in a return.
 struct Counts {
@@ -730,6 +784,40 @@ mod tests {
         assert!((worth(stage(1)) / base - 0.9 / 0.6).abs() < 0.05);
         assert!((worth(stage(9)) / base - 0.3 / 0.6).abs() < 0.05);
         assert!((worth(stage(3)) / base - 1.0).abs() < 0.01, "nothing is known of this one");
+    }
+
+    /// Clients of which a gap of an hour is known are back after a minute. Then the gap was a wait if others are, too.
+    #[test]
+    fn a_gap_that_says_nothing_is_a_wait() {
+        const HOUR: IntervalClass = IntervalClass(8 * 16 + 14);
+        let is_wait_if = |clients: [Expectation; 2], tenths_back: [u32; 2]| {
+            let table = table();
+            for at in 0..40 * BATCH {
+                for (expected, back) in clients.into_iter().zip(tenths_back) {
+                    match at % 10 < back {
+                        true => table.record(expected, 15_000, true),
+                        false => table.record(expected, 900_000, back == 0),
+                    }
+                }
+                table.learn();
+            }
+            let is_wait = table.is_wait(HOUR);
+            assert!(!table.is_wait(MINUTE.class));
+            batches(&table, 400, MINUTE, 15_000, true);
+            assert!(!table.is_wait(HOUR), "nothing was learned of it for long");
+            is_wait
+        };
+        let claimed = Expectation::new(Trust::Claimed, MINUTE.class);
+        let pairs = [(Trust::Loose, Expectation::UNKNOWN), (Trust::Kept, claimed)];
+        for (trust, others) in pairs {
+            let of = [Expectation::new(trust, HOUR), others];
+            assert!(is_wait_if(of, [7, 7]), "{of:?}");
+            assert!(is_wait_if(of, [6, 8]), "{of:?}");
+            assert!(!is_wait_if(of, [5, 9]), "{of:?}: they come less often");
+            assert!(!is_wait_if(of, [9, 5]), "{of:?}: they come more often");
+            assert!(!is_wait_if(of, [3, 3]), "{of:?}: hardly anybody comes");
+            assert!(!is_wait_if(of, [0, 7]), "{of:?}: nobody comes before an hour");
+        }
     }
 
     /// Clients given up on before they were due say nothing about a stage.

@@ -233,6 +233,7 @@ impl<'r, R: Region> Shard<'r, R> {
             return Err(Refusal::Expired);
         }
         let seen = new.seen_ms.map_or(now, |seen_ms| self.ticks(seen_ms).min(now.into()) as u32);
+        let new = &NewSession { history: self.without_waits(new.history), ..*new };
         let expected = self.expected_of_new(new);
         let of_source = self.keep_share(now, new.source, needed, expected)?;
         let evicted = match self.make_room(now, needed, expected, admission) {
@@ -388,6 +389,15 @@ impl<'r, R: Region> Shard<'r, R> {
             let error = u64::from(order::returns(seen, expected).abs_diff(now)) * TICK_MS;
             add(&mut self.header.counters.predictions, 1);
             add(&mut self.header.counters.prediction_error_ms, error);
+        }
+    }
+
+    /// Returns a history without gaps that are known to be waits between two runs.
+    #[inline]
+    fn without_waits(&self, history: History) -> History {
+        match self.layout.learns() {
+            true => history.without(|gap| self.return_times.is_wait(gap)),
+            false => history,
         }
     }
 

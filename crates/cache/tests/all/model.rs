@@ -71,8 +71,8 @@ fn run<M: Memory>(operations: u64, plans: Vec<Plan>, memory: fn(&Layout) -> M) {
     let all = runs.fold(Happened::default(), |all, one| all.plus(&one));
     let counts: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&all.counters));
     assert!(counts.iter().all(|count| *count > enough), "hardly exercised: {all:?}");
-    let Weighed { overdue, in_time, swept, refused } = all.weighed;
-    for count in [all.epoch_moves, overdue, in_time, swept, refused] {
+    let Weighed { overdue, in_time, swept, refused, waited } = all.weighed;
+    for count in [all.epoch_moves, overdue, in_time, swept, refused, waited] {
         assert!(count > enough, "hardly exercised: {all:?}");
     }
 }

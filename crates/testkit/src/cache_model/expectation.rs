@@ -227,6 +227,22 @@ impl Past {
         Self { before, ..self }.hinted(hint.ticks())
     }
 
+    /// Leaves out waits between two runs, if no more than two gaps are known and they do not agree.
+    pub(crate) fn without(self, is_wait: impl Fn(Class) -> bool) -> Self {
+        if self.gaps > 2 || self.habit().is_some() {
+            return self;
+        }
+        let known = [self.before, self.last].into_iter().flatten();
+        let left: Vec<Class> = known.filter(|gap| !is_wait(*gap)).collect();
+        match left[..] {
+            [] => Self::default(),
+            [only] if self.gaps == 2 => {
+                Self { last: Some(only), mean: 4 * only.0 as i64, gaps: 1, ..Self::default() }
+            }
+            _ => self,
+        }
+    }
+
     /// The shortest gap known, which no hint may undercut.
     fn floor(self) -> u64 {
         [self.last, self.before].into_iter().flatten().map(Class::ticks).min().unwrap_or(0)
@@ -306,6 +322,12 @@ impl Beliefs {
             (_, Prediction::Both, Some(hint)) => past.hinted(hint),
             (_, Prediction::Both, None) | (_, Prediction::Learned, _) => past.learned(),
         }
+    }
+
+    /// Returns what counts of a past.
+    pub(crate) fn counted(&self, past: Past) -> Past {
+        let is_wait = |gap: Class| self.return_times.is_wait(gap.told());
+        if self.weighs() { past.without(is_wait) } else { past }
     }
 
     /// The wait for a client is over. Nobody waits for one that is never expected.

@@ -41,6 +41,8 @@ pub struct Weighed {
     /// Evictions of sessions that were at no end of a list.
     pub swept: u64,
     pub refused: u64,
+    /// Sessions of clients of whose gaps some were waits.
+    pub waited: u64,
 }
 
 impl Weighed {
@@ -50,6 +52,7 @@ impl Weighed {
             in_time: self.in_time + other.in_time,
             swept: self.swept + other.swept,
             refused: self.refused + other.refused,
+            waited: self.waited + other.waited,
         }
     }
 }
@@ -324,6 +327,9 @@ impl Shard {
             self.counters.refused_expired += 1;
             return Err(Refusal::Expired);
         }
+        let counted = beliefs.counted(past);
+        self.weighed.waited += u64::from(counted != past);
+        let past = counted;
         let sibling = new.sibling && self.policy == Policy::Predictive;
         let expected =
             if sibling { Expected::Never } else { beliefs.expectation(past, new.hint_ms, None) };
