@@ -340,7 +340,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Calculates the worth of a row's places. For each age the hazards give how long places were
     /// taken until then and how many clients came back. The worth at an age is the steepest way from
-    /// there to any later age, along the upper hull of these points.
+    /// there to any later age, along the upper hull of these points. Clients that keep no interval have no age at which they come, so
+    /// that what differs between neighbouring bins of theirs is mostly chance, and is smoothed.
     fn calculate(&self, row: Row, pools: &Pools) {
         let hazards = self.hazards(row, pools);
         let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
@@ -360,16 +361,22 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         };
         let mut hull = Vec::with_capacity(points.len());
         hull.extend(points.pop());
-        let worth = self.waits.worth[row.bins()].iter();
-        for (point, worth) in points.into_iter().zip(worth).rev() {
+        let mut worth = Vec::with_capacity(points.len());
+        for point in points.into_iter().rev() {
             while let [.., further, nearest] = hull[..]
                 && steepness(point, nearest) <= steepness(point, further)
             {
                 hull.pop();
             }
-            let steepest = hull.last().map_or(0.0, |nearest| steepness(point, *nearest));
-            worth.store((steepest * UNIT) as u32, Ordering::Relaxed);
+            worth.push(hull.last().map_or(0.0, |nearest| steepness(point, *nearest)));
             hull.push(point);
+        }
+        worth.reverse();
+        if matches!(row, Row::Loose(_)) {
+            worth = smoothed(&smoothed(&worth));
+        }
+        for (kept, worth) in self.waits.worth[row.bins()].iter().zip(worth) {
+            kept.store((worth * UNIT) as u32, Ordering::Relaxed);
         }
     }
 
@@ -452,6 +459,20 @@ struct Pools {
 
 /// The chance, for each bin, that a client waited for until then returns in that bin.
 type Hazards = Vec<f64>;
+
+/// Returns the mean of each worth, which counts twice, and its neighbours that are not more than four times as much or as little.
+fn smoothed(worth: &[f64]) -> Vec<f64> {
+    let mean = |at: usize| {
+        let own = worth[at];
+        let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
+        let near = neighbours
+            .filter_map(|at| worth.get(at))
+            .filter(|other| (own / 4.0..=own * 4.0).contains(*other));
+        let (sum, count) = near.fold((2.0 * own, 2.0), |(sum, count), of| (sum + of, count + 1.0));
+        sum / count
+    };
+    (0..worth.len()).map(mean).collect()
+}
 
 /// Returns the share of clients that are back within the first bins.
 fn returned_by(hazards: &Hazards, bins: usize) -> f64 {
@@ -596,13 +617,25 @@ mod tests {
             let pools = table.pools(&[row]);
             table.calculate(row, &pools);
             let hazards = table.hazards(row, &pools);
-            for (bin, at) in row.bins().enumerate() {
-                let exact = best_of_all(row, &hazards, bin) * UNIT;
+            let best: Vec<f64> =
+                (0..hazards.len()).map(|bin| best_of_all(row, &hazards, bin)).collect();
+            let is_loose = matches!(row, Row::Loose(_));
+            let best = if is_loose { smoothed(&smoothed(&best)) } else { best };
+            for ((bin, at), best) in row.bins().enumerate().zip(best) {
+                let exact = best * UNIT;
                 let worth = f64::from(table.waits.worth[at].load(Ordering::Relaxed));
                 let error = (worth - exact).abs();
                 assert!(error <= 1.0 + exact * 1e-9, "{row:?}, bin {bin}: {worth}, not {exact}");
             }
         }
+    }
+
+    #[test]
+    fn what_differs_little_is_smoothed() {
+        let worth = [8.0, 16.0, 8.0, 100.0, 24.0];
+        let expected = [32.0 / 3.0, 48.0 / 4.0, 32.0 / 3.0, 100.0, 24.0];
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
+        assert!(smoothed(&worth).iter().zip(&expected).all(close), "{:?}", smoothed(&worth));
     }
 
     /// Ten wait: one is given up on in the first bin, four return in the second, and the other
