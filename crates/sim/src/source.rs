@@ -58,10 +58,24 @@ impl Source for Drawn<'_> {
     }
 }
 
+/// Arrivals in memory that are still to be read.
+struct InMemory<'a> {
+    left: &'a [Event],
+}
+
+impl Pass for InMemory<'_> {
+    fn read(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Error> {
+        let (read, left) = self.left.split_at(most.min(self.left.len()));
+        events.extend_from_slice(read);
+        self.left = left;
+        Ok(())
+    }
+}
+
 /// Arrivals in memory, the same for every seed.
 impl Source for [Event] {
     fn open(&self, _: u64) -> Result<Box<dyn Pass + '_>, Error> {
-        Ok(Box::new(self.iter().copied().map(Ok)))
+        Ok(Box::new(InMemory { left: self }))
     }
 
     fn part_over(&self, _: u64, events: u64) -> f64 {
