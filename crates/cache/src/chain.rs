@@ -4,6 +4,7 @@
 //! it out of them when it gives its slots back. Other changes of place are not made here.
 
 use crate::expectation::Expectation;
+use crate::history::History;
 use crate::id::SessionId;
 use crate::index;
 use crate::region::Region;
@@ -16,11 +17,11 @@ impl<R: Region> Shard<'_, R> {
     /// Writes a session into slots. The caller has made room for them.
     pub(crate) fn write(
         &mut self,
-        seen: u32,
+        [seen, expiry_s]: [u32; 2],
         hash: u64,
         new: &NewSession<'_>,
-        expiry_s: u32,
         expected: Expectation,
+        history: History,
     ) {
         let slot = self.allocate();
         let written = &mut self.slots[slot];
@@ -32,7 +33,7 @@ impl<R: Region> Shard<'_, R> {
             seen,
             expiry_s,
             context: new.context.0,
-            history: new.history,
+            history,
             value_length: new.value.len() as u16,
             class: 0,
             id_length_and_trust: new.id.as_bytes().len() as u8,

@@ -233,17 +233,17 @@ impl<'r, R: Region> Shard<'r, R> {
             return Err(Refusal::Expired);
         }
         let seen = new.seen_ms.map_or(now, |seen_ms| self.ticks(seen_ms).min(now.into()) as u32);
-        let new = &NewSession { history: self.without_waits(new.history), ..*new };
-        let expected = self.expected_of_new(new);
+        let history = self.without_waits(new.history);
+        let expected = self.expected_of_new(new, history);
         let of_source = self.keep_share(now, new.source, needed, expected)?;
         let evicted = match self.make_room(now, needed, expected, admission) {
             Ok(evicted) => evicted,
             Err(refusal) => {
-                self.remember(key.hash, now, seen, expected, new.history);
+                self.remember(key.hash, now, seen, expected, history);
                 return Err(refusal);
             }
         };
-        self.write(seen, key.hash, new, expiry_s, expected);
+        self.write([seen, expiry_s], key.hash, new, expected, history);
         Ok(Inserted { evicted: of_source + evicted })
     }
 
@@ -401,11 +401,11 @@ impl<'r, R: Region> Shard<'r, R> {
         }
     }
 
-    fn expected_of_new(&self, new: &NewSession<'_>) -> Expectation {
+    fn expected_of_new(&self, new: &NewSession<'_>, history: History) -> Expectation {
         if new.sibling && self.layout.policy == Policy::Predictive {
             return Expectation::NEVER;
         }
-        self.predict(new.history, new.hint_ms, Expectation::NEVER)
+        self.predict(history, new.hint_ms, Expectation::NEVER)
     }
 
     /// Predicts a client's return. Where only hints count and there is none, returns the expectation
