@@ -143,24 +143,24 @@ const UNKNOWN_STARTS: [f64; UNKNOWN_BINS + 1] = {
     }
     starts
 };
-const KEPT_STARTS: [f64; BINS + 1] = {
-    let mut starts = [0.0; BINS + 1];
+const KEPT_STARTS: [f64; BINS + 1] = starts(false);
+const LOOSE_STARTS: [f64; LOOSE_BINS + 1] = starts(true);
+
+/// Returns the same of a row whose bins begin at classes above the interval's.
+const fn starts<const N: usize>(is_loose: bool) -> [f64; N] {
+    let mut starts = [0.0; N];
     let mut bin = 1;
-    while bin < starts.len() {
-        starts[bin] = times(first_apart(bin as i32) - 1);
+    while bin < N {
+        let first = if is_loose {
+            4 * (bin as i32 - LOOSE_BINS as i32 / 2)
+        } else {
+            first_apart(bin as i32)
+        };
+        starts[bin] = times(first - 1);
         bin += 1;
     }
     starts
-};
-const LOOSE_STARTS: [f64; LOOSE_BINS + 1] = {
-    let mut starts = [0.0; LOOSE_BINS + 1];
-    let mut bin = 1;
-    while bin < starts.len() {
-        starts[bin] = times(4 * (bin as i32 - LOOSE_BINS as i32 / 2) - 1);
-        bin += 1;
-    }
-    starts
-};
+}
 
 /// Returns how many times as long as the interval an age is that is so many classes above it.
 const fn times(classes: i32) -> f64 {

@@ -382,12 +382,12 @@ impl<R: Region> Cache<R> {
             let (key, times) = (&self.hash_key, self.return_times());
             let mut shard = Shard::view(lines, layout, key, times, &astray);
             if torn {
-                shard.again().start_over();
+                shard.reborrow().start_over();
             }
             let done = operation(&mut shard);
             let is_astray = shard.is_astray();
             if is_astray {
-                shard.again().start_over();
+                shard.reborrow().start_over();
             }
             (done, torn | is_astray)
         })?;

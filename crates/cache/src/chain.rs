@@ -17,9 +17,10 @@ impl<R: Region> Shard<'_, R> {
     /// Writes a session into slots. The caller has made room for them.
     pub(crate) fn write(
         &mut self,
-        [seen, expiry_s]: [u32; 2],
+        seen: u32,
         hash: u64,
         new: &NewSession<'_>,
+        expiry_s: u32,
         expected: Expectation,
         history: History,
     ) {
@@ -131,7 +132,7 @@ impl<R: Region> Shard<'_, R> {
             value.resize(length).copy_from_slice(&self.block(slot)[..length]);
             return true;
         }
-        let whole = self.again().copy_chain(slot, value.resize(length));
+        let whole = self.reborrow().copy_chain(slot, value.resize(length));
         if !whole {
             value.clear();
         }

@@ -97,7 +97,7 @@ pub struct Waits {
     stage_in_time: [AtomicU32; STAGES],
     stage_factor: [AtomicU32; STAGES],
     /// A bit for each pair of octaves of gaps that are waits.
-    waits: AtomicU32,
+    between_runs: AtomicU32,
     watched: AtomicU32,
     /// The first looks at clients that are still waited for.
     looks: AtomicU32,
@@ -285,7 +285,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns true if a gap, of no more than two, is known to be a wait between two runs.
     #[inline]
     pub fn is_wait(&self, gap: IntervalClass) -> bool {
-        self.waits.waits.load(Ordering::Relaxed) >> (gap.0 / 16) & 1 != 0
+        self.waits.between_runs.load(Ordering::Relaxed) >> (gap.0 / 16) & 1 != 0
     }
 
     /// Finds the pairs of octaves in which a gap is a wait, whether the application gives intervals or not. Those without enough
@@ -313,7 +313,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             };
             waits | u32::from(is_wait(*row, strangers)) << pair
         });
-        self.waits.waits.store(waits, Ordering::Relaxed);
+        self.waits.between_runs.store(waits, Ordering::Relaxed);
     }
 
     fn fade(&self, row: Row) {

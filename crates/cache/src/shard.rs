@@ -105,7 +105,7 @@ impl<'r, R: Region> Shard<'r, R> {
     /// Makes the same view anew, for an operation that is seldom needed and takes its view by value. A view that is lent to a function
     /// lies in memory, and to write it there costs every hit some fifty instructions.
     #[inline(always)]
-    pub(crate) fn again(&mut self) -> Shard<'_, R> {
+    pub(crate) fn reborrow(&mut self) -> Shard<'_, R> {
         Shard {
             layout: self.layout,
             hash_key: self.hash_key,
@@ -115,7 +115,7 @@ impl<'r, R: Region> Shard<'r, R> {
             sources: self.sources,
             buckets: self.buckets,
             ghosts: self.ghosts,
-            slots: self.slots.again(),
+            slots: self.slots.reborrow(),
             blocks: self.blocks,
         }
     }
@@ -131,10 +131,10 @@ impl<'r, R: Region> Shard<'r, R> {
     ) -> Arrival {
         let now = self.tick(now_ms);
         let Some(slot) = self.find(key) else {
-            return self.again().missed(now, key.hash);
+            return self.reborrow().missed(now, key.hash);
         };
         if self.expired(slot, now_ms) {
-            self.again().came_too_late(now, slot, key.hash);
+            self.reborrow().came_too_late(now, slot, key.hash);
             return Arrival::default();
         }
         if self.slots[slot].context != context.0 {
@@ -243,7 +243,7 @@ impl<'r, R: Region> Shard<'r, R> {
                 return Err(refusal);
             }
         };
-        self.write([seen, expiry_s], key.hash, new, expected, history);
+        self.write(seen, key.hash, new, expiry_s, expected, history);
         Ok(Inserted { evicted: of_source + evicted })
     }
 
@@ -505,7 +505,7 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     fn tick(&mut self, now_ms: u64) -> u32 {
         let ticks = self.ticks(now_ms);
-        if ticks < OLDEST_TICKS { ticks as u32 } else { self.again().tick_of_later(ticks) }
+        if ticks < OLDEST_TICKS { ticks as u32 } else { self.reborrow().tick_of_later(ticks) }
     }
 
     /// Moves the epoch until so many ticks since the old one are few enough, and returns how many they are since the new one.

@@ -130,7 +130,7 @@ impl<'r, R: Region> Slots<'r, R> {
 
     /// Wraps the same slots again.
     #[inline(always)]
-    pub(crate) fn again(&mut self) -> Slots<'_, R> {
+    pub(crate) fn reborrow(&mut self) -> Slots<'_, R> {
         Slots { slots: self.slots, astray: self.astray, of: PhantomData }
     }
 

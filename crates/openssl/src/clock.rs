@@ -15,7 +15,7 @@ pub(crate) fn unix_ms() -> u64 {
 }
 
 /// Seconds of the clock by which libcrypto judges certificates. A program may have set it to another time.
-pub(crate) fn judged_by_s() -> time_t {
+pub(crate) fn libcrypto_now_s() -> time_t {
     // SAFETY: null, the time is returned alone.
     unsafe { libc::time(std::ptr::null_mut()) }
 }

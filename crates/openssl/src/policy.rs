@@ -34,7 +34,7 @@ use openssl_sys::{
 
 use crate::attachment::{Attachment, Own, attachment_of};
 use crate::board::{self, Certificates};
-use crate::clock::judged_by_s;
+use crate::clock::libcrypto_now_s;
 use crate::family::{self, Family, family};
 use crate::{ffi, known};
 
@@ -507,7 +507,7 @@ unsafe fn over(ssl: *mut SSL, sum: u64) -> c_int {
     thread_local! {
         static LAST: Cell<(u64, time_t, c_int)> = const { Cell::new((0, 0, 0)) };
     }
-    let now_s = judged_by_s();
+    let now_s = libcrypto_now_s();
     let (of, at_s, counted) = LAST.get();
     if (of, at_s) == (sum, now_s) {
         return counted;
