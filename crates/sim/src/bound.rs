@@ -177,8 +177,10 @@ impl Player for Bound {
         steps.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
         for step in steps {
             let share = if step.taken_ms > left_ms { left_ms / step.taken_ms } else { 1.0 };
-            let back = (share * step.back.len() as f64) as usize;
-            step.back.iter().take(back).for_each(|kind| self.hits.add(**kind, true));
+            // Spread evenly: those that were away for as long are in the order in which they came.
+            let back = |before: usize| (share * before as f64) as usize;
+            let taken = step.back.iter().enumerate().filter(|(at, _)| back(at + 1) > back(*at));
+            taken.for_each(|(_, kind)| self.hits.add(**kind, true));
             left_ms -= share * step.taken_ms;
         }
     }
@@ -335,6 +337,25 @@ mod tests {
     #[test]
     fn visits_are_known_to_a_power_of_two() {
         assert_eq!([0, 1, 2, 3, 4, 7, 8].map(octave), [0, 1, 2, 2, 3, 3, 4]);
+    }
+
+    /// All are back after as long. Half of the time is not counted, and there is room for half of them.
+    #[test]
+    fn those_that_are_not_counted_are_not_kept_first() {
+        let server = Server::default();
+        let mut bound = Bound::new(Knows::Announced, NonZeroU32::MIN, &server, 1);
+        let counted = Kind::new(0, false, false);
+        let wait =
+            |at| Wait { age_ms: 10, back: Some(if at < 50 { Kind::UNCOUNTED } else { counted }) };
+        let class = Class { interval: ANNOUNCED, position: ANY, before: ANY };
+        bound.classes.insert(class, (0..100).map(wait).collect());
+        (bound.began_ms, bound.now_ms) = (Some(0), 500);
+        bound.finish();
+        let mut half = Tally::new(1);
+        for kind in [counted, Kind::UNCOUNTED].repeat(25) {
+            half.add(kind, true);
+        }
+        assert_eq!(bound.hits(), &half);
     }
 
     /// None is back soon, but all are in the end, so no step ends before.
