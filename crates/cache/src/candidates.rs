@@ -10,7 +10,7 @@
 use crate::slots::NONE;
 
 /// The most candidates.
-const COUNT: usize = 16;
+const COUNT: usize = 8;
 
 /// The candidates of a shard. An empty place leads to no slot and has the greatest worth.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

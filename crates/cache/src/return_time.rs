@@ -78,6 +78,8 @@ const ABOUT: f64 = 1.5;
 const FACTOR: f64 = 256.0;
 /// The number of a stage's own clients that weigh as much as those of all stages.
 const WEIGHT_OF_STAGES: f64 = 8.0;
+/// The deviations by which the share of a stage must differ from that of all stages to count.
+const DEVIATIONS: f64 = 2.5;
 /// Stages of runs, by pair of octaves.
 const STAGES: usize = OCTAVES * Rhythm::STAGES;
 
@@ -320,7 +322,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]).for_each(fade);
     }
 
-    /// Calculates how many times as many clients of each stage are back in time as of all stages of their octaves.
+    /// Calculates how many times as many clients of each stage are back in time as of all stages of their octaves. A stage that
+    /// differs by no more than chance is as all are.
     fn calculate_stages(&self) {
         let octaves = |counts: &[AtomicU32; STAGES]| -> Vec<[f64; Rhythm::STAGES]> {
             let (octaves, _) = counts.as_chunks::<{ Rhythm::STAGES }>();
@@ -332,8 +335,11 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         for (factors, (waited, in_time)) in factors.iter().zip(counts) {
             let all = (in_time.iter().sum::<f64>() + 0.5) / (waited.iter().sum::<f64>() + 1.0);
             for ((factor, waited), in_time) in factors.iter().zip(waited).zip(in_time) {
+                let apart = (in_time - waited * all).abs();
+                let deviation = (waited * all * (1.0 - all)).sqrt();
                 let share = (in_time + WEIGHT_OF_STAGES * all) / (waited + WEIGHT_OF_STAGES);
-                factor.store((share / all * FACTOR) as u32, Ordering::Relaxed);
+                let times = if apart > DEVIATIONS * deviation { share / all } else { 1.0 };
+                factor.store((times * FACTOR) as u32, Ordering::Relaxed);
             }
         }
     }

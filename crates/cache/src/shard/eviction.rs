@@ -131,15 +131,15 @@ impl<R: Region> Shard<'_, R> {
     /// Looks for candidates.
     fn search(&mut self, now: u32) {
         const LISTS: usize = 8;
-        const FEW: u32 = 16;
+        const FEW: u32 = 8;
         let mut search = Search::beyond(self.header.candidates);
         let Header { mut turn, mut hand, fresh, .. } = *self.header;
         for list in Turns::new(&self.header.occupied, turn).take(LISTS) {
             let [first, last] = order::ends_of(self.lists, &self.slots, list);
-            let of_first = self.worth(first.expected, first.seen, now);
-            let of_last = self.worth(last.expected, last.seen, now);
-            search.consider(first.slot, of_first);
-            search.consider(last.slot, of_last);
+            search.consider(first.slot, self.worth(first.expected, first.seen, now));
+            if last.slot != first.slot {
+                search.consider(last.slot, self.worth(last.expected, last.seen, now));
+            }
             turn = list as u32 + 1;
         }
         for _ in 0..FEW.min(fresh) {

@@ -1,9 +1,9 @@
 //! The sessions that are next to be evicted.
 
-/// Sixteen places. A session takes an empty one, or that of the session worth most if it is worth less. One that is in a place already
+/// Eight places. A session takes an empty one, or that of the session worth most if it is worth less. One that is in a place already
 /// is worth there what it was, until it is worth less than the session worth most.
 #[derive(Debug, Default)]
-pub(crate) struct Candidates([Option<Candidate>; 16]);
+pub(crate) struct Candidates([Option<Candidate>; 8]);
 
 #[derive(Debug, Clone, Copy)]
 struct Candidate {

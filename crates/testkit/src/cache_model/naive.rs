@@ -474,7 +474,7 @@ impl Shard {
                 self.candidates.consider(slot, worth);
             }
         }
-        for slot in self.slots.sweep(16).collect::<Vec<_>>() {
+        for slot in self.slots.sweep(8).collect::<Vec<_>>() {
             if let Some(at) = self.stored_in(slot) {
                 let Session { seen, expected, .. } = self.sessions[at];
                 beliefs.watch(expected, now.abs_diff(seen), 1);
