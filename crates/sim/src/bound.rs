@@ -15,6 +15,10 @@
 //! chance, which would make the bound too high. So classes that differ by no more than chance are
 //! merged. Where runs have no memory, all this is worth nothing, and the bound of paper 000's
 //! population is 0.1 points higher at most.
+//!
+//! The slot-time of the whole pass is one stock, unless places that are free for a time are lost ([`by_time`]).
+
+mod by_time;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -24,17 +28,20 @@ use rejoin_trace::Event;
 use crate::player::{Chunk, Player};
 use crate::request::Request;
 use crate::server::Server;
-use crate::subject::Knows;
+use crate::subject::{Knows, Places};
 use crate::tally::{Kind, Tally};
 
 /// A player that collects how long clients stay away.
 pub(crate) struct Bound {
     knows: Knows,
+    places: Places,
     sessions: u64,
     sessions_kept: bool,
     clients: Vec<Client>,
     classes: Classes,
     began_ms: Option<u64>,
+    /// The time of the first request that counts.
+    counted_ms: Option<u64>,
     now_ms: u64,
     hits: Tally,
 }
@@ -66,6 +73,7 @@ struct Client {
 /// A wait for a client: until it was back as a request of a kind, or until nothing more is known.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
+    begun_ms: u64,
     age_ms: u64,
     back: Option<Kind>,
 }
@@ -93,14 +101,22 @@ const FEWEST_WAITS: usize = 100;
 const DEVIATIONS: f64 = 2.0;
 
 impl Bound {
-    pub(crate) fn new(knows: Knows, capacity: NonZeroU32, server: &Server, groups: usize) -> Self {
+    pub(crate) fn new(
+        knows: Knows,
+        places: Places,
+        capacity: NonZeroU32,
+        server: &Server,
+        groups: usize,
+    ) -> Self {
         Self {
             knows,
+            places,
             sessions: u64::from(capacity.get()) * u64::from(server.servers.max(1)),
             sessions_kept: server.sessions_kept,
             clients: Vec::new(),
             classes: BTreeMap::new(),
             began_ms: None,
+            counted_ms: None,
             now_ms: 0,
             hits: Tally::new(groups),
         }
@@ -109,10 +125,10 @@ impl Bound {
     fn arrives(&mut self, request: &Request) {
         let before = self.clients.get(request.client as usize).copied();
         let gap_ms = before.map(|before| request.now_ms - before.seen_ms);
-        if let (Some(Client { class, .. }), Some(age_ms)) = (before, gap_ms) {
+        if let (Some(Client { class, seen_ms, .. }), Some(age_ms)) = (before, gap_ms) {
             let has_session = self.sessions_kept || !request.first_of_run;
             let back = has_session.then_some(request.kind);
-            self.classes.entry(class).or_default().push(Wait { age_ms, back });
+            self.classes.entry(class).or_default().push(Wait { begun_ms: seen_ms, age_ms, back });
         }
         let has_returned =
             before.is_some_and(|before| before.has_returned || !request.first_of_run);
@@ -134,6 +150,21 @@ impl Bound {
             Some(known) => *known = client,
             // Clients are numbered in the order in which they come.
             None => self.clients.push(client),
+        }
+    }
+
+    /// Takes the steps that gain most until so many slot-milliseconds are taken.
+    fn fill(&mut self, mut left_ms: f64) {
+        let mut steps: Vec<Step<'_>> =
+            self.classes.values().flat_map(|waits| steps(waits)).collect();
+        steps.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
+        for step in steps {
+            let share = if step.taken_ms > left_ms { left_ms / step.taken_ms } else { 1.0 };
+            // Spread evenly: those that were away for as long are in the order in which they came.
+            let back = |before: usize| (share * before as f64) as usize;
+            let taken = step.back.iter().enumerate().filter(|(at, _)| back(at + 1) > back(*at));
+            taken.for_each(|(_, kind)| self.hits.add(**kind, true));
+            left_ms -= share * step.taken_ms;
         }
     }
 
@@ -159,29 +190,30 @@ impl Player for Bound {
         for request in chunk.requests {
             self.began_ms.get_or_insert(request.now_ms);
             self.now_ms = request.now_ms;
+            if request.kind != Kind::UNCOUNTED {
+                self.counted_ms.get_or_insert(request.now_ms);
+            }
             self.arrives(request);
         }
     }
 
     fn finish(&mut self) {
         for Client { seen_ms, class, .. } in &self.clients {
-            let wait = Wait { age_ms: self.now_ms - seen_ms, back: None };
+            let age_ms = self.now_ms - seen_ms;
+            let wait = Wait { begun_ms: *seen_ms, age_ms, back: None };
             self.classes.entry(*class).or_default().push(wait);
         }
-        let lasted_ms = self.now_ms - self.began_ms.unwrap_or(self.now_ms);
-        let mut left_ms = lasted_ms as f64 * self.sessions as f64;
         self.classes = merged(std::mem::take(&mut self.classes));
         self.classes.values_mut().for_each(|waits| waits.sort_by_key(|wait| wait.age_ms));
-        let mut steps: Vec<Step<'_>> =
-            self.classes.values().flat_map(|waits| steps(waits)).collect();
-        steps.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
-        for step in steps {
-            let share = if step.taken_ms > left_ms { left_ms / step.taken_ms } else { 1.0 };
-            // Spread evenly: those that were away for as long are in the order in which they came.
-            let back = |before: usize| (share * before as f64) as usize;
-            let taken = step.back.iter().enumerate().filter(|(at, _)| back(at + 1) > back(*at));
-            taken.for_each(|(_, kind)| self.hits.add(**kind, true));
-            left_ms -= share * step.taken_ms;
+        let began_ms = self.began_ms.unwrap_or(self.now_ms);
+        match self.places {
+            Places::Saved => self.fill((self.now_ms - began_ms) as f64 * self.sessions as f64),
+            Places::Lost => {
+                let waits = self.classes.values().map(Vec::as_slice);
+                let counted_ms = self.counted_ms.unwrap_or(self.now_ms);
+                let pass_ms = began_ms..self.now_ms;
+                by_time::fill(waits, pass_ms, counted_ms, self.sessions, &mut self.hits);
+            }
         }
     }
 
@@ -306,7 +338,12 @@ mod tests {
 
     fn waits(of: &[(u64, bool)]) -> Vec<Wait> {
         let kind = Kind::new(0, false, false);
-        of.iter().map(|&(age_ms, back)| Wait { age_ms, back: back.then_some(kind) }).collect()
+        let wait = |&(age_ms, back): &(u64, bool)| Wait {
+            begun_ms: 0,
+            age_ms,
+            back: back.then_some(kind),
+        };
+        of.iter().map(wait).collect()
     }
 
     /// Two are back after 10 ms. Of the other two, one is back after 30, the other never.
@@ -343,10 +380,13 @@ mod tests {
     #[test]
     fn those_that_are_not_counted_are_not_kept_first() {
         let server = Server::default();
-        let mut bound = Bound::new(Knows::Announced, NonZeroU32::MIN, &server, 1);
+        let mut bound = Bound::new(Knows::Announced, Places::Saved, NonZeroU32::MIN, &server, 1);
         let counted = Kind::new(0, false, false);
-        let wait =
-            |at| Wait { age_ms: 10, back: Some(if at < 50 { Kind::UNCOUNTED } else { counted }) };
+        let wait = |at| Wait {
+            begun_ms: 0,
+            age_ms: 10,
+            back: Some(if at < 50 { Kind::UNCOUNTED } else { counted }),
+        };
         let class = Class { interval: ANNOUNCED, position: ANY, before: ANY };
         bound.classes.insert(class, (0..100).map(wait).collect());
         (bound.began_ms, bound.now_ms) = (Some(0), 500);

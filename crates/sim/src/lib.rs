@@ -62,4 +62,4 @@ pub use progress::Progress;
 pub use server::{Balancer, KeyedBy, Server, SourceShares, Tls};
 pub use simulation::Simulation;
 pub use source::{Drawn, Pass, Source};
-pub use subject::{Knows, Subject};
+pub use subject::{Knows, Places, Subject};

@@ -52,7 +52,9 @@ pub(crate) fn player(
 ) -> Result<Box<dyn Player>, Error> {
     let servers = u64::from(server.servers.max(1));
     match subject {
-        Subject::Bound(knows) => Ok(Box::new(Bound::new(knows, capacity, server, groups))),
+        Subject::Bound(knows, places) => {
+            Ok(Box::new(Bound::new(knows, places, capacity, server, groups)))
+        }
         Subject::Yardstick(name) => {
             let seeds = (0..servers).map(|number| seed * servers + number);
             let store = |seed| Yardstick::new(name, capacity, server, seed);

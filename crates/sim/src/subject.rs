@@ -26,8 +26,9 @@ pub enum Subject {
     /// A yardstick, by its own name.
     Yardstick(PolicyName),
     /// `bound` and `bound-learned`: what no policy exceeds that knows no more of its clients. It is
-    /// calculated, and takes memory for every request.
-    Bound(Knows),
+    /// calculated, and takes memory for every request. `bound-by-time` and `bound-learned-by-time` take longer, and are closer to
+    /// what a policy can reach.
+    Bound(Knows, Places),
 }
 
 /// The knowledge of a bound about clients.
@@ -39,14 +40,28 @@ pub enum Knows {
     Past,
 }
 
+/// The use that a bound makes of places that are free for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Places {
+    /// They are kept for another time, when there are too few.
+    Saved,
+    /// They are lost.
+    Lost,
+}
+
 impl Subject {
+    const BOUNDS: [Self; 4] = [
+        Self::Bound(Knows::Announced, Places::Saved),
+        Self::Bound(Knows::Past, Places::Saved),
+        Self::Bound(Knows::Announced, Places::Lost),
+        Self::Bound(Knows::Past, Places::Lost),
+    ];
     const SHIPPED: [Self; 4] = [Self::Predictive, Self::Learned, Self::Both, Self::Lru];
 
     /// Returns every policy that can be asked for, the shipped ones first.
     pub fn all() -> impl Iterator<Item = Self> {
         let yardsticks = PolicyName::ALL.into_iter().filter(|name| *name != PolicyName::Lru);
-        let bounds = [Self::Bound(Knows::Announced), Self::Bound(Knows::Past)];
-        Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick)).chain(bounds)
+        Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick)).chain(Self::BOUNDS)
     }
 
     /// Returns the policy's name.
@@ -57,8 +72,10 @@ impl Subject {
             Self::Both => "both",
             Self::Lru => "lru",
             Self::Yardstick(name) => name.as_str(),
-            Self::Bound(Knows::Announced) => "bound",
-            Self::Bound(Knows::Past) => "bound-learned",
+            Self::Bound(Knows::Announced, Places::Saved) => "bound",
+            Self::Bound(Knows::Past, Places::Saved) => "bound-learned",
+            Self::Bound(Knows::Announced, Places::Lost) => "bound-by-time",
+            Self::Bound(Knows::Past, Places::Lost) => "bound-learned-by-time",
         }
     }
 
@@ -69,7 +86,7 @@ impl Subject {
             Self::Learned => Some((Policy::Predictive, Prediction::Learned)),
             Self::Both => Some((Policy::Predictive, Prediction::Both)),
             Self::Lru => Some((Policy::Lru, Prediction::Hint)),
-            Self::Yardstick(_) | Self::Bound(_) => None,
+            Self::Yardstick(_) | Self::Bound(..) => None,
         }
     }
 

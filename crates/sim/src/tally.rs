@@ -42,6 +42,16 @@ impl Tally {
         self.0[usize::from(kind.0)] += u64::from(one);
     }
 
+    /// Returns so many times as many of each kind.
+    pub(crate) fn times(&self, times: f64) -> Self {
+        Self(self.0.iter().map(|count| (*count as f64 * times).round() as u64).collect())
+    }
+
+    /// Returns the number of all that count.
+    pub(crate) fn counted(&self) -> u64 {
+        self.0[1..].iter().sum()
+    }
+
     pub(crate) fn total(&self) -> Counts {
         (0..self.groups()).map(|group| self.of(group)).fold(Counts::default(), Counts::plus)
     }
