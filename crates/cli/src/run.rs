@@ -73,8 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true)]
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 

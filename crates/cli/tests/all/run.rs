@@ -79,6 +79,24 @@ fn a_path_that_the_dynamic_linker_would_split_is_refused() {
     refused(&library, "LD_PRELOAD cannot name");
 }
 
+#[test]
+fn a_misspelled_option_is_not_the_program() {
+    let (library, _) = libraries("run-misspelled");
+    let found = variable(&library, &["--source-shar", "10"], "LD_PRELOAD", None);
+    let told = String::from_utf8_lossy(&found.stderr);
+    assert_eq!(found.status.code(), Some(2), "{told}");
+    assert!(told.contains("'--source-shar'") && told.contains("'--source-share'"), "{told}");
+}
+
+#[test]
+fn options_behind_the_program_are_its_own() {
+    let (library, _) = libraries("run-own-options");
+    let run = [["run", "--library"], [library.to_str().expect("a path"), "sh"]].concat();
+    let script = ["-c", r#"echo "$0 $*""#, "it", "--json", "--", "-x"];
+    let found = Command::new(REJOIN).args(run).args(script).output().expect("it runs");
+    assert_eq!(printed(&found), "it --json -- -x");
+}
+
 fn refused(library: &Path, why: &str) {
     let found = variable(library, &["--by", "preload"], "LD_PRELOAD", None);
     let told = String::from_utf8_lossy(&found.stderr);
