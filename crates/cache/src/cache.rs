@@ -127,7 +127,8 @@ impl<R: Region> Cache<R> {
         regions: Vec<R>,
     ) -> Self {
         let sessions = layouts.iter().map(Layout::sessions).sum();
-        let clientele = Clientele::new(sessions, Interval::from_ms(settings.prior_ms));
+        let clients = layouts.iter().map(Layout::clients).sum();
+        let clientele = Clientele::new(sessions, clients, Interval::from_ms(settings.prior_ms));
         let shards = layouts.into_iter().zip(regions);
         let shards = shards.map(|(layout, region)| Placed { layout, region }).collect();
         Self { shards, hash_key, ledger, clientele, fairness: settings.fairness }

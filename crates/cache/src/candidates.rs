@@ -12,6 +12,9 @@ use crate::slots::NONE;
 /// The most candidates.
 const COUNT: usize = 8;
 
+/// The slots that each search looks at, in turns.
+pub(crate) const LOOKS: u32 = 8;
+
 /// The candidates of a shard. An empty place leads to no slot and has the greatest worth.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]

@@ -16,7 +16,7 @@
 //! process wrote to can confuse the engine but not lead it outside the memory. A shard that notices
 //! is emptied.
 
-use crate::candidates::Candidates;
+use crate::candidates::{Candidates, LOOKS};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::expectation::Expectation;
@@ -77,6 +77,9 @@ pub struct Layout {
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
     pub(crate) prior: IntervalClass,
+    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots. Ghosts beyond as
+    /// many as there are slots do not count: they wait for longer than it takes counts to fade.
+    pub(crate) ghosts_a_look: u32,
     /// The most slots of one source; `None` if there is no bound.
     pub(crate) most_of_source: Option<u32>,
 }
@@ -154,6 +157,8 @@ impl Layout {
             prediction: settings.prediction,
             grace_ticks: Interval::from_ms(settings.grace_ms).ticks(),
             prior: IntervalClass::holding(Interval::from_ms(settings.prior_ms)),
+            ghosts_a_look: ((u64::from(LOOKS) * ghosts / u64::from(slots.max(1))) as u32)
+                .clamp(1, LOOKS),
             most_of_source: settings.fairness.map(|fair| share(slots, fair.percent)),
         }
     }
@@ -201,6 +206,12 @@ impl Layout {
     /// Returns how many sessions of up to one block fit.
     pub fn sessions(&self) -> u64 {
         u64::from(self.slots)
+    }
+
+    /// Returns how many clients a full shard waits for: those of its sessions, and its ghosts, as far as they count.
+    pub(crate) fn clients(&self) -> u64 {
+        let [_, _, _, _, ghosts, ..] = self.parts;
+        self.sessions() + self.sessions().min((ghosts * GhostSet::GHOSTS) as u64)
     }
 
     fn divide(
@@ -283,6 +294,18 @@ mod tests {
             let layouts =
                 Layout::for_cache(&Settings::new(Capacity::Sessions(sessions))).expect("fits");
             assert_eq!(layouts.iter().map(Layout::sessions).sum::<u64>(), sessions);
+        }
+    }
+
+    #[test]
+    fn a_ghost_that_is_looked_at_stands_for_as_many_as_a_session() {
+        for (percent, clients, ghosts_a_look) in
+            [(0, 1_000, 1), (10, 1_104, 1), (50, 1_504, 4), (100, 2_000, 8), (200, 2_000, 8)]
+        {
+            let settings =
+                Settings { ghosts_percent: percent, ..Settings::new(Capacity::Sessions(1_000)) };
+            let layout = Layout::with_slots(&settings, 1_000);
+            assert_eq!((layout.clients(), layout.ghosts_a_look), (clients, ghosts_a_look));
         }
     }
 

@@ -62,6 +62,8 @@ const ONE: u32 = 256;
 const FADE: u32 = 5;
 /// The number of sessions for which there is one batch. A larger cache calculates less often.
 const SESSIONS_A_BATCH: u64 = 1_024;
+/// The most samples of clients still waited for that outlast a calculation, as a share of these clients.
+const OLD_SAMPLES: f64 = 0.25;
 /// The number of a row's own clients that weigh as much as all others of the same trust.
 const WEIGHT_OF_POOL: f64 = 4.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
@@ -129,16 +131,16 @@ pub(crate) struct Clientele {
     prior: IntervalClass,
     /// The number of waits that end between two calculations, once there were so many: a power of two.
     batch: u32,
-    /// The number of clients that are waited for: the sessions of a full cache.
+    /// The number of clients that a full cache waits for: its sessions, and its ghosts.
     watched: u64,
 }
 
 impl Clientele {
-    /// Makes the prior of a cache of so many sessions, whose clients are expected at `prior` until
+    /// Makes the prior of a cache of so many sessions, which waits for so many clients and expects them at `prior` until
     /// something is known about them.
-    pub(crate) fn new(sessions: u64, prior: Interval) -> Self {
+    pub(crate) fn new(sessions: u64, clients: u64, prior: Interval) -> Self {
         let batches = (sessions / SESSIONS_A_BATCH).clamp(1, 64).next_power_of_two() as u32;
-        Self { prior: IntervalClass::holding(prior), batch: BATCH * batches, watched: sessions }
+        Self { prior: IntervalClass::holding(prior), batch: BATCH * batches, watched: clients }
     }
 }
 
@@ -146,10 +148,10 @@ impl ReturnTimes {
     /// The size of a table, whatever the size of the cache.
     pub const BYTES: usize = size_of::<Waits>();
 
-    /// Makes a table for a cache of so many sessions, whose clients are expected at `prior` until
+    /// Makes a table for a cache of so many sessions, which waits for so many clients and expects them at `prior` until
     /// something is known about them.
-    pub fn new(sessions: u64, prior: Interval) -> Self {
-        let table = Self::over(bytemuck::zeroed_box(), Clientele::new(sessions, prior));
+    pub fn new(sessions: u64, clients: u64, prior: Interval) -> Self {
+        let table = Self::over(bytemuck::zeroed_box(), Clientele::new(sessions, clients, prior));
         table.format();
         table
     }
@@ -273,12 +275,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
                 self.calculate(row, &pools);
                 self.fade(row);
             });
-            let halve = |count: &AtomicU32| match count.load(Ordering::Relaxed) {
-                0 => {}
-                some => count.store(some / 2, Ordering::Relaxed),
-            };
-            self.waits.still.iter().for_each(halve);
-            halve(&self.waits.watched);
+            self.forget_samples();
             self.calculate_stages();
             self.waits.stage_waited.iter().chain(&self.waits.stage_in_time).for_each(fade);
         }
@@ -316,6 +313,19 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             waits | u32::from(is_wait(*row, strangers)) << pair
         });
         self.waits.between_runs.store(waits, Ordering::Relaxed);
+    }
+
+    /// Forgets half of the samples of clients that are still waited for, or more where there are enough without them: they have
+    /// grown older since.
+    fn forget_samples(&self) {
+        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
+        let kept = (OLD_SAMPLES * self.of.watched as f64 / watched.max(1.0)).min(0.5);
+        for count in self.waits.still.iter().chain(std::iter::once(&self.waits.watched)) {
+            match count.load(Ordering::Relaxed) {
+                0 => {}
+                some => count.store((f64::from(some) * kept) as u32, Ordering::Relaxed),
+            }
+        }
     }
 
     fn fade(&self, row: Row) {
@@ -564,7 +574,7 @@ mod tests {
     const MINUTE: Expectation = Expectation::new(Trust::Confirmed, IntervalClass(8 * 10 + 15));
 
     fn table() -> ReturnTimes {
-        ReturnTimes::new(1, Interval::from_ms(60_000))
+        ReturnTimes::new(1, 1, Interval::from_ms(60_000))
     }
 
     /// Records as many waits as make the table learn, `batches` times.
@@ -699,7 +709,7 @@ mod tests {
         batches(&table, 8, MINUTE, 5 * interval / 2, true);
         assert!(late(other) > 4 * before, "{} after {before}", late(other));
         let of_another_trust = Expectation { trust: Trust::Loose, ..other };
-        let untouched = ReturnTimes::new(1, Interval::from_ms(60_000));
+        let untouched = ReturnTimes::new(1, 1, Interval::from_ms(60_000));
         assert_eq!(late(of_another_trust), untouched.worth(of_another_trust, 2 * interval / 8));
     }
 
@@ -781,8 +791,28 @@ mod tests {
     }
 
     #[test]
+    fn old_samples_make_way_for_new_ones() {
+        let left = |clients: u64, samples: u32| {
+            let table = ReturnTimes::new(1, clients, Interval::from_ms(60_000));
+            (0..samples).for_each(|_| table.watch(MINUTE, 1, 1));
+            table.forget_samples();
+            let left = table.waits.watched.load(Ordering::Relaxed);
+            let bin = ages::bin_of(MINUTE, 1);
+            assert_eq!(table.waits.still[bin].load(Ordering::Relaxed), ONE * left);
+            left
+        };
+        assert_eq!(left(1_000, 300), 150);
+        assert_eq!(left(1_000, 4_000), 250);
+        assert_eq!(left(1_000, 0), 0);
+    }
+
+    #[test]
     fn a_large_cache_calculates_early_and_then_less_often() {
-        let table = ReturnTimes::new(16 * SESSIONS_A_BATCH, Interval::from_ms(60_000));
+        let table = ReturnTimes::new(
+            16 * SESSIONS_A_BATCH,
+            16 * SESSIONS_A_BATCH,
+            Interval::from_ms(60_000),
+        );
         let mut due_after = Vec::new();
         for waits in 1..=2 * 16 * BATCH {
             table.record(MINUTE, 1, true);

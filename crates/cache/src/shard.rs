@@ -454,6 +454,7 @@ impl<'r, R: Region> Shard<'r, R> {
             history,
         };
         let learns = self.layout.learns();
+        let Layout { ghosts_a_look, .. } = *self.layout;
         let return_times = self.return_times;
         let lost = ghosts::add(
             self.ghosts,
@@ -467,7 +468,7 @@ impl<'r, R: Region> Shard<'r, R> {
             |ghost| {
                 if learns {
                     let age_ticks = ghost.age_ticks(now);
-                    return_times.watch(ghost.expected(), age_ticks, GhostSet::GHOSTS as u32);
+                    return_times.watch(ghost.expected(), age_ticks, ghosts_a_look);
                 }
             },
         );

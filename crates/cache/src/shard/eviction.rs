@@ -1,7 +1,7 @@
 //! Eviction: which session a shard gives up for a new one.
 
 use super::{Shard, add};
-use crate::candidates::{Candidates, Search};
+use crate::candidates::{Candidates, LOOKS, Search};
 use crate::error::Refusal;
 use crate::expectation::Expectation;
 use crate::id::SessionId;
@@ -131,7 +131,6 @@ impl<R: Region> Shard<'_, R> {
     /// Looks for candidates.
     fn search(&mut self, now: u32) {
         const LISTS: usize = 8;
-        const FEW: u32 = 8;
         let mut search = Search::beyond(self.header.candidates);
         let Header { mut turn, mut hand, fresh, .. } = *self.header;
         for list in Turns::new(&self.header.occupied, turn).take(LISTS) {
@@ -142,7 +141,7 @@ impl<R: Region> Shard<'_, R> {
             }
             turn = list as u32 + 1;
         }
-        for _ in 0..FEW.min(fresh) {
+        for _ in 0..LOOKS.min(fresh) {
             let at = next_in_turn(&mut hand, fresh);
             let slot = &self.slots[at];
             if slot.id_length() > 0 {

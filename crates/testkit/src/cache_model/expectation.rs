@@ -290,13 +290,13 @@ pub(crate) struct Beliefs {
 }
 
 impl Beliefs {
-    /// The beliefs of a cache of so many sessions in all.
-    pub(crate) fn new(settings: &Settings, sessions: u64) -> Self {
+    /// The beliefs of a cache of so many sessions in all, which waits for so many clients.
+    pub(crate) fn new(settings: &Settings, sessions: u64, clients: u64) -> Self {
         Self {
             policy: settings.policy,
             prediction: settings.prediction,
             prior_ticks: interval_ticks(settings.prior_ms),
-            return_times: ReturnTimes::new(sessions, Interval::from_ms(settings.prior_ms)),
+            return_times: ReturnTimes::new(sessions, clients, Interval::from_ms(settings.prior_ms)),
         }
     }
 

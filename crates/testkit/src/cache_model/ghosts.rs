@@ -10,6 +10,8 @@ type GhostSet = [Option<Ghost>; 8];
 /// Sets of eight, chosen by hash.
 pub(crate) struct Ghosts {
     sets: Vec<GhostSet>,
+    /// The ghosts for which one stands that is looked at beside sixteen sessions.
+    a_look: u32,
     hash_key: [u8; 16],
 }
 
@@ -34,8 +36,9 @@ pub(crate) struct Remembered {
 struct Units(u64);
 
 impl Ghosts {
-    pub(crate) fn new(ghosts: usize, hash_key: [u8; 16]) -> Self {
-        Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], hash_key }
+    pub(crate) fn new(ghosts: usize, sessions: usize, hash_key: [u8; 16]) -> Self {
+        let a_look = (8 * ghosts / sessions).clamp(1, 8) as u32;
+        Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], a_look, hash_key }
     }
 
     /// Remembers a client. A client that finds no place, or loses it, is recorded as not back.
@@ -46,6 +49,7 @@ impl Ghosts {
         Remembered { age_ticks, expected, past }: Remembered,
         beliefs: &Beliefs,
     ) {
+        let a_look = self.a_look;
         let (places, told_by) = self.set(id);
         let Some(places) = places else {
             return beliefs.record(expected, age_ticks, false);
@@ -55,7 +59,7 @@ impl Ghosts {
             |ghost: &Ghost| beliefs.worth_remembering(ghost.past.expected(ghost.hint), age(ghost));
         let at = (0..8).min_by_key(|at| places[*at].as_ref().map(worth)).expect("eight places");
         if let Some(other) = &places[(at + 1) % 8] {
-            beliefs.watch(other.past.expected(other.hint), age(other), 8);
+            beliefs.watch(other.past.expected(other.hint), age(other), a_look);
         }
         let (seen, hint) = (Units::at(now - age_ticks), expected.hint());
         let ghost = Ghost { told_by, seen, hint, past: past.coarse() };

@@ -68,11 +68,17 @@ impl Naive {
     pub(crate) fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Self {
         let layouts = Layout::for_cache(settings).expect("settings make a cache");
         let sessions = layouts.iter().map(Layout::sessions).sum();
+        let clients = |layout: &Layout| {
+            let sessions = layout.sessions() as usize;
+            // Every eight ghosts share a set.
+            sessions + ghosts_of(settings, sessions).next_multiple_of(8).min(sessions)
+        };
+        let clients = layouts.iter().map(|layout| clients(layout) as u64).sum();
         let shard =
             |layout: &Layout| Shard::new(settings, layout.sessions() as usize, hash_key, now_ms);
         Self {
             hash_key,
-            beliefs: Beliefs::new(settings, sessions),
+            beliefs: Beliefs::new(settings, sessions, clients),
             shards: layouts.iter().map(shard).collect(),
         }
     }
@@ -226,9 +232,12 @@ struct Shard {
     weighed: Weighed,
 }
 
+fn ghosts_of(settings: &Settings, sessions: usize) -> usize {
+    sessions * settings.ghosts_percent as usize / 100
+}
+
 impl Shard {
     fn new(settings: &Settings, capacity: usize, hash_key: [u8; 16], born_ms: u64) -> Self {
-        let ghosts = capacity * settings.ghosts_percent as usize / 100;
         Self {
             policy: settings.policy,
             block_bytes: settings.block_bytes.next_multiple_of(8) as usize,
@@ -245,7 +254,7 @@ impl Shard {
             slots: Slots::default(),
             candidates: Candidates::default(),
             turn: 0,
-            ghosts: Ghosts::new(ghosts, hash_key),
+            ghosts: Ghosts::new(ghosts_of(settings, capacity), capacity, hash_key),
             counters: Counters::default(),
             weighed: Weighed::default(),
         }
