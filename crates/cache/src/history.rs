@@ -24,7 +24,9 @@ impl Rhythm {
     /// The rhythm of a client of which one gap is known, or none.
     pub const NONE: Self = Self(0);
     /// The number of rhythms of clients that keep no interval, without that one.
-    pub(crate) const COUNT: usize = (2 * Self::OCTAVES_APART as usize + 1) * Self::COUNTS as usize;
+    pub(crate) const COUNT: usize = Self::APART * Self::COUNTS as usize;
+    /// The number of distances of the last gap from the mean that are told apart.
+    pub(crate) const APART: usize = 2 * Self::OCTAVES_APART as usize + 1;
     const OCTAVES_APART: i32 = 2;
     /// Numbers of gaps that are told apart: two, up to four, up to eight, more.
     const COUNTS: u32 = 4;
@@ -60,6 +62,12 @@ impl Rhythm {
     #[inline]
     pub(crate) fn stage(self) -> Option<usize> {
         usize::from(self.0).checked_sub(1 + Self::COUNT)
+    }
+
+    /// Returns how far the last gap is from the mean, as a number from one to [`Self::APART`]; zero if no mean is known, or a stage.
+    #[inline]
+    pub(crate) fn apart(self) -> usize {
+        if self.is_loose() { 1 + usize::from(self.0 - 1) / Self::COUNTS as usize } else { 0 }
     }
 
     /// Returns true if it is of a client that keeps no interval.
@@ -556,6 +564,9 @@ mod tests {
         assert_eq!(history(&[4_096, 1_024, 4_096, 1_024]).rhythm(), Rhythm::new(-1, 3));
         let long = [&[1_024, 9_000].repeat(20)[..], &[1 << 20]].concat();
         assert_eq!(history(&long).rhythm(), Rhythm::new(9, 99));
+        let apart = [-9, -2, -1, 0, 1, 2, 9].map(|octaves| Rhythm::new(octaves, 5).apart());
+        assert_eq!(apart, [1, 1, 2, 3, 4, 5, 5]);
+        assert_eq!([Rhythm::NONE, Rhythm::of_run(2, 0)].map(Rhythm::apart), [0, 0]);
         let all = (-9..9).flat_map(|octaves| (0..20).map(move |gaps| Rhythm::new(octaves, gaps)));
         let all: std::collections::BTreeSet<_> = all.collect();
         assert_eq!(all.len(), 1 + Rhythm::COUNT);

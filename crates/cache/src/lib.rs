@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod ages;
+mod alike;
 mod cache;
 mod candidates;
 mod carry;

@@ -19,6 +19,8 @@
 //! visit. So it is learned by pair of octaves if such clients come back long before, about as soon as those of which no gap is
 //! known. Then such a gap does not count.
 //!
+//! Where clients are alike whatever their gaps were, they are weighed by age alone ([`crate::alike`]).
+//!
 //! The session worth least is evicted. A client that keeps its interval is worth more the closer
 //! its return is, and little once it is overdue; a client that comes in bursts is worth most when
 //! it has just been there. The engine learns by itself which is which, how long to wait for late
@@ -36,6 +38,7 @@ use crate::ages::{
     self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, Lateness, OCTAVES, ON_TIME, Row,
     UNKNOWN_TICKS, UP_TO_TWICE, rows,
 };
+use crate::alike::{Alike, SAMPLED};
 use crate::expectation::{Expectation, Trust};
 use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
@@ -57,9 +60,9 @@ const BATCH: u32 = 512;
 /// The number of waits after which it is calculated first.
 const FIRST: u32 = 256;
 /// The amount that the end of a wait adds to a count.
-const ONE: u32 = 256;
+pub(crate) const ONE: u32 = 256;
 /// The logarithm of the share of a count that fades at each calculation.
-const FADE: u32 = 5;
+pub(crate) const FADE: u32 = 5;
 /// The number of sessions for which there is one batch. A larger cache calculates less often.
 const SESSIONS_A_BATCH: u64 = 1_024;
 /// The most samples of clients still waited for that outlast a calculation, as a share of these clients.
@@ -67,7 +70,7 @@ const OLD_SAMPLES: f64 = 0.25;
 /// The number of a row's own clients that weigh as much as all others of the same trust.
 const WEIGHT_OF_POOL: f64 = 4.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
-const UNIT: f64 = 65_536.0;
+pub(crate) const UNIT: f64 = 65_536.0;
 
 /// The number of clients without which gaps of a pair of octaves are not taken for waits.
 const FEWEST: f64 = 16.0;
@@ -100,6 +103,7 @@ pub struct Waits {
     stage_waited: [AtomicU32; STAGES],
     stage_in_time: [AtomicU32; STAGES],
     stage_factor: [AtomicU32; STAGES],
+    alike: Alike,
     /// A bit for each pair of octaves of gaps that are waits.
     between_runs: AtomicU32,
     watched: AtomicU32,
@@ -187,6 +191,16 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             self.record_stage(stage, bin, returned);
         }
         let counted = add(&self.waits.counted, 1);
+        if counted.is_multiple_of(SAMPLED) {
+            self.record_sample(counted, expected, age_ticks, returned);
+        }
+    }
+
+    /// Records the same of one client of some, and that a calculation is due.
+    // Not inlined: few come so far.
+    #[inline(never)]
+    fn record_sample(&self, counted: u32, expected: Expectation, age_ticks: u32, returned: bool) {
+        self.waits.alike.record(expected, age_ticks, returned);
         if counted.is_multiple_of(FIRST)
             && (counted & (self.of.batch - 1) == 0 || self.is_early(counted))
         {
@@ -209,24 +223,29 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Records that so many clients are still waited for, who were last seen `age_ticks` ago.
     #[inline]
     pub fn watch(&self, expected: Expectation, age_ticks: u32, clients: u32) {
-        self.watch_in(ages::bin_of(expected, age_ticks), expected, clients);
+        self.watch_in(ages::bin_of(expected, age_ticks), expected, age_ticks, clients);
     }
 
     /// Records that a client is still waited for, and returns the worth of its place.
     #[inline]
     pub fn look(&self, expected: Expectation, age_ticks: u32) -> u64 {
         let bin = ages::bin_of(expected, age_ticks);
-        self.watch_in(bin, expected, 1);
-        self.worth_in(bin, expected)
+        self.watch_in(bin, expected, age_ticks, 1);
+        let alike = self.waits.alike.worth(expected, age_ticks);
+        alike.unwrap_or_else(|| self.worth_in(bin, expected))
     }
 
     #[inline]
-    fn watch_in(&self, bin: usize, expected: Expectation, clients: u32) {
+    fn watch_in(&self, bin: usize, expected: Expectation, age_ticks: u32, clients: u32) {
         if expected.is_never() {
             return;
         }
         add(&self.waits.still[bin], ONE * clients);
-        add(&self.waits.watched, clients);
+        let before = add(&self.waits.watched, clients).wrapping_sub(clients);
+        let samples = (before % SAMPLED + clients) / SAMPLED;
+        if samples > 0 {
+            self.waits.alike.watch(expected, age_ticks, samples);
+        }
         if self.waits.looks.load(Ordering::Relaxed) < self.of.batch {
             let looks = add(&self.waits.looks, 1);
             if self.is_early(looks) {
@@ -244,7 +263,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
     #[inline]
     pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
-        self.worth_in(ages::bin_of(expected, age_ticks), expected)
+        let alike = self.waits.alike.worth(expected, age_ticks);
+        alike.unwrap_or_else(|| self.worth_in(ages::bin_of(expected, age_ticks), expected))
     }
 
     #[inline]
@@ -271,6 +291,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             let known: Vec<Row> = rows().filter(is_known).collect();
             let pools = self.pools(&known);
             self.find_waits(&known, &pools);
+            self.waits.alike.learn(self.sample_weight(), |bin| self.prior(Row::Unknown, bin));
             known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
@@ -320,7 +341,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     fn forget_samples(&self) {
         let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
         let kept = (OLD_SAMPLES * self.of.watched as f64 / watched.max(1.0)).min(0.5);
-        for count in self.waits.still.iter().chain(std::iter::once(&self.waits.watched)) {
+        let samples = self.waits.still.iter().chain(self.waits.alike.samples());
+        for count in samples.chain(std::iter::once(&self.waits.watched)) {
             match count.load(Ordering::Relaxed) {
                 0 => {}
                 some => count.store((f64::from(some) * kept) as u32, Ordering::Relaxed),
@@ -354,40 +376,10 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         }
     }
 
-    /// Calculates the worth of a row's places. For each age the hazards give how long places were
-    /// taken until then and how many clients came back. The worth at an age is the steepest way from
-    /// there to any later age, along the upper hull of these points. Clients that keep no interval have no age at which they come, so
-    /// that what differs between neighbouring bins of theirs is mostly chance, and is smoothed.
+    /// Calculates the worth of a row's places. Clients that keep no interval have no age at which they come, so that what differs
+    /// between neighbouring bins of theirs is mostly chance, and is smoothed.
     fn calculate(&self, row: Row, pools: &Pools) {
-        let hazards = self.hazards(row, pools);
-        let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
-        let mut points = Vec::with_capacity(hazards.len() + 1);
-        points.push((time, returned));
-        let mut start = row.start(0);
-        for (bin, hazard) in hazards.into_iter().enumerate() {
-            let end = row.end(bin);
-            time += waiting * (end - std::mem::replace(&mut start, end));
-            returned += waiting * hazard;
-            waiting *= 1.0 - hazard;
-            points.push((time, returned));
-        }
-        let steepness = |from: (f64, f64), to: (f64, f64)| {
-            let taken = to.0 - from.0;
-            if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
-        };
-        let mut hull = Vec::with_capacity(points.len());
-        hull.extend(points.pop());
-        let mut worth = Vec::with_capacity(points.len());
-        for point in points.into_iter().rev() {
-            while let [.., further, nearest] = hull[..]
-                && steepness(point, nearest) <= steepness(point, further)
-            {
-                hull.pop();
-            }
-            worth.push(hull.last().map_or(0.0, |nearest| steepness(point, *nearest)));
-            hull.push(point);
-        }
-        worth.reverse();
+        let mut worth = worth_of(row, self.hazards(row, pools));
         if matches!(row, Row::Loose(_)) {
             worth = smoothed(&smoothed(&worth));
         }
@@ -440,12 +432,17 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     fn counts(&self, row: Row) -> Counts {
         let counts =
             |counts: &[AtomicU32]| -> Vec<f64> { counts[row.bins()].iter().map(number).collect() };
-        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
-        let weight = if watched > 0.0 { self.of.watched as f64 / watched } else { 0.0 };
+        let weight = self.sample_weight();
         let mut waited = counts(&self.waits.waited);
         let still = counts(&self.waits.still);
         waited.iter_mut().zip(still).for_each(|(waited, still)| *waited += weight * still);
         Counts { waited, returned: counts(&self.waits.returned) }
+    }
+
+    /// Returns for how many clients each stands of which a sample is known.
+    fn sample_weight(&self) -> f64 {
+        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
+        if watched > 0.0 { self.of.watched as f64 / watched } else { 0.0 }
     }
 
     /// Returns the assumed chance of a return, which counts as one client: most of it where the
@@ -476,8 +473,42 @@ struct Pools {
 /// The chance, for each bin, that a client waited for until then returns in that bin.
 type Hazards = Vec<f64>;
 
+/// Returns the worth of a row's places. For each age the hazards give how long places were taken until then and how many clients
+/// came back. The worth at an age is the steepest way from there to any later age, along the upper hull of these points.
+pub(crate) fn worth_of(row: Row, hazards: Hazards) -> Vec<f64> {
+    let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
+    let mut points = Vec::with_capacity(hazards.len() + 1);
+    points.push((time, returned));
+    let mut start = row.start(0);
+    for (bin, hazard) in hazards.into_iter().enumerate() {
+        let end = row.end(bin);
+        time += waiting * (end - std::mem::replace(&mut start, end));
+        returned += waiting * hazard;
+        waiting *= 1.0 - hazard;
+        points.push((time, returned));
+    }
+    let steepness = |from: (f64, f64), to: (f64, f64)| {
+        let taken = to.0 - from.0;
+        if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
+    };
+    let mut hull = Vec::with_capacity(points.len());
+    hull.extend(points.pop());
+    let mut worth = Vec::with_capacity(points.len());
+    for point in points.into_iter().rev() {
+        while let [.., further, nearest] = hull[..]
+            && steepness(point, nearest) <= steepness(point, further)
+        {
+            hull.pop();
+        }
+        worth.push(hull.last().map_or(0.0, |nearest| steepness(point, *nearest)));
+        hull.push(point);
+    }
+    worth.reverse();
+    worth
+}
+
 /// Returns the mean of each worth, which counts twice, and its neighbours that are not more than four times as much or as little.
-fn smoothed(worth: &[f64]) -> Vec<f64> {
+pub(crate) fn smoothed(worth: &[f64]) -> Vec<f64> {
     let mean = |at: usize| {
         let own = worth[at];
         let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
@@ -496,9 +527,9 @@ fn returned_by(hazards: &Hazards, bins: usize) -> f64 {
 }
 
 /// The counts of a row's bins: how many waits ended in each, and how many of those in a return.
-struct Counts {
-    waited: Vec<f64>,
-    returned: Vec<f64>,
+pub(crate) struct Counts {
+    pub(crate) waited: Vec<f64>,
+    pub(crate) returned: Vec<f64>,
 }
 
 impl Counts {
@@ -514,7 +545,7 @@ impl Counts {
     }
 
     /// Returns the hazards, with an assumed chance that counts as so many clients.
-    fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
+    pub(crate) fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
         let Self { waited, returned } = self;
         let mut waiting = 0.0;
         let mut hazards = vec![0.0; waited.len()];
@@ -532,19 +563,19 @@ impl Counts {
 
 /// Adds to a count, and returns the sum. A count to which two threads add at once may lose one of the two.
 #[inline]
-fn add(count: &AtomicU32, more: u32) -> u32 {
+pub(crate) fn add(count: &AtomicU32, more: u32) -> u32 {
     let sum = count.load(Ordering::Relaxed).wrapping_add(more);
     count.store(sum, Ordering::Relaxed);
     sum
 }
 
 /// Returns the number that a count stands for.
-fn number(count: &AtomicU32) -> f64 {
+pub(crate) fn number(count: &AtomicU32) -> f64 {
     f64::from(count.load(Ordering::Relaxed)) / f64::from(ONE)
 }
 
 /// Takes a share of a count away. Two threads may do so at once: neither takes what the other has taken.
-fn fade(count: &AtomicU32) {
+pub(crate) fn fade(count: &AtomicU32) {
     if count.load(Ordering::Relaxed) == 0 {
         return;
     }
@@ -569,6 +600,7 @@ mod tests {
 
     use super::*;
     use crate::expectation::Trust;
+    use crate::history::History;
 
     /// 15,360 ticks: a minute, nearly.
     const MINUTE: Expectation = Expectation::new(Trust::Confirmed, IntervalClass(8 * 10 + 15));
@@ -830,6 +862,64 @@ mod tests {
         table.record(Expectation::NEVER, 1, false);
         table.watch(Expectation::NEVER, 1, 1);
         assert!(!table.waits.waited.iter().chain(&table.waits.still).any(is_some));
+    }
+
+    /// Clients whose gaps are all drawn from one distribution, or from one of each client's own. Each comes six times.
+    #[test]
+    fn clients_that_are_alike_are_weighed_by_age_alone() {
+        const CLIENTS: usize = 401;
+        const VISITS: u32 = 6;
+        let worths = |are_alike: bool| {
+            let table = ReturnTimes::new(1, CLIENTS as u64, Interval::from_ms(60_000));
+            let mut clients = [(History::default(), 0, 0, 0); CLIENTS];
+            let mut state = 0x9e37_79b9_u32;
+            let mut turn = (0..CLIENTS).cycle();
+            for now in (0..1_000_000).step_by(100) {
+                for at in turn.by_ref().take(100) {
+                    let (history, seen, ..) = clients[at];
+                    table.watch(Expectation::learned(history), now - seen, 1);
+                }
+                for (at, client) in clients.iter_mut().enumerate() {
+                    let (mut history, seen, visits, due) = *client;
+                    if now < due {
+                        continue;
+                    }
+                    table.record(Expectation::learned(history), now - seen, true);
+                    table.learn();
+                    history.record(now - seen);
+                    if visits % VISITS == 0 {
+                        history = History::default();
+                    }
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let octave = if are_alike { state >> 29 } else { at as u32 % 8 };
+                    let gap = (100 << octave) + (state >> 8) % (100 << octave);
+                    *client = (history, now, visits + 1, now + gap);
+                }
+            }
+            [8, 10, 12].map(|octave| {
+                let expected = Expectation::new(Trust::Loose, IntervalClass(8 * (octave - 2)));
+                table.worth(Expectation { rhythm: Rhythm::new(0, 4), ..expected }, 3_000)
+            })
+        };
+        let [short, middle, long] = worths(true);
+        assert!(short == middle && middle == long, "{short}, {middle}, {long}");
+        let [short, middle, long] = worths(false);
+        assert!(short != middle && middle != long, "{short}, {middle}, {long}");
+    }
+
+    #[test]
+    fn one_client_of_some_is_a_sample() {
+        let table = table();
+        let sampled = || -> u32 {
+            let samples = table.waits.alike.samples().iter();
+            samples.map(|count| count.load(Ordering::Relaxed)).sum::<u32>() / ONE
+        };
+        (0..4 * SAMPLED).for_each(|_| table.watch(Expectation::UNKNOWN, 1, 1));
+        assert_eq!(sampled(), 4 * SAMPLED);
+        table.watch(Expectation::UNKNOWN, 1, SAMPLED - 1);
+        assert_eq!(sampled(), 4 * SAMPLED);
+        table.watch(Expectation::UNKNOWN, 1, 3 * SAMPLED + 1);
+        assert_eq!(sampled(), 8 * SAMPLED);
     }
 
     /// Nine in ten clients come again at the beginning of a run, and three in ten later.
