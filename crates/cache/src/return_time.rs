@@ -69,6 +69,8 @@ const SESSIONS_A_BATCH: u64 = 1_024;
 const OLD_SAMPLES: f64 = 0.25;
 /// The number of a row's own clients that weigh as much as all others of the same trust.
 const WEIGHT_OF_POOL: f64 = 4.0;
+/// The same where clients keep an interval: octaves differ more, and have more counts.
+const WEIGHT_OF_KEPT: f64 = 2.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
 pub(crate) const UNIT: f64 = 65_536.0;
 
@@ -395,7 +397,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
             Row::Kept(at) => {
                 let pool = &pools.kept[at / OCTAVES];
-                self.counts(row).hazards(WEIGHT_OF_POOL, |bin| pool[bin])
+                self.counts(row).hazards(WEIGHT_OF_KEPT, |bin| pool[bin])
             }
             Row::Loose(at) => {
                 let pool = &pools.loose[at / LOOSE_OCTAVES];
