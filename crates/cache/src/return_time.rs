@@ -71,6 +71,9 @@ const OLD_SAMPLES: f64 = 0.25;
 const WEIGHT_OF_POOL: f64 = 4.0;
 /// The same where clients keep an interval: octaves differ more, and have more counts.
 const WEIGHT_OF_KEPT: f64 = 2.0;
+/// The most strangers that are younger than an age and still waited for, for each that was waited for until then, who are taken
+/// to come like those.
+const MOST_YOUNGER: f64 = 2.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
 pub(crate) const UNIT: f64 = 65_536.0;
 
@@ -394,7 +397,11 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// in for it.
     fn hazards(&self, row: Row, pools: &Pools) -> Hazards {
         let mut hazards = match row {
-            Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
+            Row::Unknown => {
+                let counts = self.counts(row);
+                let hazards = counts.hazards(1.0, |bin| self.prior(row, bin));
+                counts.wary_of_a_flood(hazards, &self.still(row))
+            }
             Row::Kept(at) => {
                 let pool = &pools.kept[at / OCTAVES];
                 self.counts(row).hazards(WEIGHT_OF_KEPT, |bin| pool[bin])
@@ -432,13 +439,15 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 
     fn counts(&self, row: Row) -> Counts {
-        let counts =
-            |counts: &[AtomicU32]| -> Vec<f64> { counts[row.bins()].iter().map(number).collect() };
+        let mut waited = numbers(&self.waits.waited[row.bins()]);
+        waited.iter_mut().zip(self.still(row)).for_each(|(waited, still)| *waited += still);
+        Counts { waited, returned: numbers(&self.waits.returned[row.bins()]) }
+    }
+
+    /// Returns how many clients of each bin are still waited for.
+    fn still(&self, row: Row) -> Vec<f64> {
         let weight = self.sample_weight();
-        let mut waited = counts(&self.waits.waited);
-        let still = counts(&self.waits.still);
-        waited.iter_mut().zip(still).for_each(|(waited, still)| *waited += weight * still);
-        Counts { waited, returned: counts(&self.waits.returned) }
+        self.waits.still[row.bins()].iter().map(|count| weight * number(count)).collect()
     }
 
     /// Returns for how many clients each stands of which a sample is known.
@@ -548,18 +557,39 @@ impl Counts {
 
     /// Returns the hazards, with an assumed chance that counts as so many clients.
     pub(crate) fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
-        let Self { waited, returned } = self;
-        let mut waiting = 0.0;
-        let mut hazards = vec![0.0; waited.len()];
-        for bin in (0..waited.len()).rev() {
-            waiting += waited[bin];
-            // A client given up on within the bin was waited for during half of it.
-            let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
+        let hazard = |(bin, exposed): (usize, f64)| {
             // Counts read while others add to them may show more returns than waits.
-            let hazard = (returned[bin] + clients * assumed(bin)) / (exposed + clients);
-            hazards[bin] = hazard.min(1.0);
+            let hazard = (self.returned[bin] + clients * assumed(bin)) / (exposed + clients);
+            hazard.min(1.0)
+        };
+        self.exposed().into_iter().enumerate().map(hazard).collect()
+    }
+
+    /// Returns how many clients were waited for in each bin.
+    fn exposed(&self) -> Vec<f64> {
+        let mut exposed = vec![0.0; self.waited.len()];
+        let mut waiting = 0.0;
+        for bin in (0..exposed.len()).rev() {
+            waiting += self.waited[bin];
+            // A client given up on within the bin was waited for during half of it.
+            exposed[bin] = waiting - 0.5 * (self.waited[bin] - self.returned[bin]);
         }
-        hazards
+        exposed
+    }
+
+    /// Returns the hazards as far as clients that are still waited for may be trusted to come like those before them. Where they
+    /// are many more than those that were waited for until an age, there is a flood of them, which will not come as they did.
+    /// Until it is known better, the clients beyond count as if they had been waited for until then in vain.
+    fn wary_of_a_flood(&self, hazards: Hazards, still: &[f64]) -> Hazards {
+        let mut younger = 0.0;
+        let wary = |((hazard, exposed), still): ((f64, f64), &f64)| {
+            // One is assumed.
+            let known = exposed.max(0.0) + 1.0;
+            let beyond = (younger - MOST_YOUNGER * known).max(0.0);
+            younger += still;
+            hazard * known / (known + beyond)
+        };
+        hazards.into_iter().zip(self.exposed()).zip(still).map(wary).collect()
     }
 }
 
@@ -569,6 +599,11 @@ pub(crate) fn add(count: &AtomicU32, more: u32) -> u32 {
     let sum = count.load(Ordering::Relaxed).wrapping_add(more);
     count.store(sum, Ordering::Relaxed);
     sum
+}
+
+/// Returns the numbers that counts stand for.
+fn numbers(counts: &[AtomicU32]) -> Vec<f64> {
+    counts.iter().map(number).collect()
 }
 
 /// Returns the number that a count stands for.
@@ -698,6 +733,38 @@ mod tests {
         for (hazard, expected) in counts.hazards(1.0, |_| 0.1).into_iter().zip(expected) {
             assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
         }
+    }
+
+    /// Forty were waited for until the third bin, and one more is assumed. 123 younger ones are still waited for, which is 41 more
+    /// than twice as many.
+    #[test]
+    fn a_flood_of_strangers_is_not_taken_to_come_like_those_before() {
+        let counts = Counts { waited: vec![100.0, 23.0, 40.0], returned: vec![0.0, 0.0, 40.0] };
+        let still = [100.0, 23.0, 0.0];
+        let wary = |hazards: [f64; 3]| counts.wary_of_a_flood(hazards.to_vec(), &still);
+        let expected = [0.1, 0.2, 0.5 * 41.0 / (41.0 + 41.0)];
+        for (hazard, expected) in wary([0.1, 0.2, 0.5]).into_iter().zip(expected) {
+            assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
+        }
+        assert_eq!(counts.wary_of_a_flood(vec![0.1, 0.2, 0.5], &[82.0, 0.0, 9.0])[2], 0.5);
+    }
+
+    #[test]
+    fn in_a_flood_strangers_are_worth_less() {
+        let worth_if = |young: u32| {
+            let table = ReturnTimes::new(1, 100_000, Interval::from_ms(60_000));
+            (0..FIRST).for_each(|_| table.record(Expectation::UNKNOWN, 60_000, true));
+            table.record(MINUTE, 1, false);
+            table.watch(Expectation::UNKNOWN, 2_000, young);
+            let sampled =
+                ReturnTimes { of: Clientele { watched: young.into(), ..table.of }, ..table };
+            sampled.waits.due.store(1, Ordering::Relaxed);
+            sampled.learn();
+            sampled.worth(Expectation::UNKNOWN, 2_000)
+        };
+        let [none, few, many] = [1, FIRST, 20 * FIRST].map(worth_if);
+        assert!(few > none / 4, "{few} of {none}: some are waited for");
+        assert!(many < few / 8, "{many} of {few}");
     }
 
     #[test]
