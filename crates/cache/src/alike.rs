@@ -100,11 +100,15 @@ impl Alike {
         &self.still
     }
 
-    /// Returns the worth of a place that is kept for a client, if it is of those that are alike.
+    /// Returns true if some clients are alike.
     #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        get(&self.octaves) != 0
+    }
+
+    /// Returns the worth of a place that is kept for a client, if it is of those that are alike.
     pub(crate) fn worth(&self, expected: Expectation, age_ticks: u32) -> Option<u64> {
-        let octaves = get(&self.octaves);
-        if octaves == 0 || octaves >> octave_of(expected) & 1 == 0 || !is_of_past(expected) {
+        if get(&self.octaves) >> octave_of(expected) & 1 == 0 || !is_of_past(expected) {
             return None;
         }
         let per_unit = get(&self.worth[class_of(age_ticks)]);

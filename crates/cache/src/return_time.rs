@@ -182,7 +182,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 
     /// Records that a wait of `age_ticks` for a client is over: it has returned, or is given up on.
-    #[inline]
+    #[inline(always)]
     pub fn record(&self, expected: Expectation, age_ticks: u32, returned: bool) {
         if expected.is_never() {
             return;
@@ -236,8 +236,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     pub fn look(&self, expected: Expectation, age_ticks: u32) -> u64 {
         let bin = ages::bin_of(expected, age_ticks);
         self.watch_in(bin, expected, age_ticks, 1);
-        let alike = self.waits.alike.worth(expected, age_ticks);
-        alike.unwrap_or_else(|| self.worth_in(bin, expected))
+        self.worth_by(expected, age_ticks, bin)
     }
 
     #[inline]
@@ -268,8 +267,22 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
     #[inline]
     pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
+        self.worth_by(expected, age_ticks, ages::bin_of(expected, age_ticks))
+    }
+
+    #[inline]
+    fn worth_by(&self, expected: Expectation, age_ticks: u32, bin: usize) -> u64 {
+        if self.waits.alike.is_any() {
+            return self.worth_if_alike(expected, age_ticks, bin);
+        }
+        self.worth_in(bin, expected)
+    }
+
+    // Not inlined: clients are seldom alike.
+    #[inline(never)]
+    fn worth_if_alike(&self, expected: Expectation, age_ticks: u32, bin: usize) -> u64 {
         let alike = self.waits.alike.worth(expected, age_ticks);
-        alike.unwrap_or_else(|| self.worth_in(ages::bin_of(expected, age_ticks), expected))
+        alike.unwrap_or_else(|| self.worth_in(bin, expected))
     }
 
     #[inline]
