@@ -10,12 +10,12 @@ use crate::expectation::Expectation;
 use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
 
-/// Pairs of octaves of intervals.
-pub(crate) const OCTAVES: usize = 16;
+/// Pairs of octaves of intervals, up to that of the longest.
+pub(crate) const OCTAVES: usize = 15;
 /// The interval assumed for clients about which nothing is known: 65 s.
 pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
 /// Bins in the row of clients about which nothing is known: one for every class of age.
-pub(crate) const UNKNOWN_BINS: usize = IntervalClass::COUNT;
+pub(crate) const UNKNOWN_BINS: usize = 225;
 /// Bins in a row of clients that keep an interval, or of which one gap is known.
 pub(crate) const BINS: usize = 60;
 /// Those kinds of clients: one gap known, confirmed, claimed, kept.

@@ -22,8 +22,9 @@ use crate::return_time::{Counts, FADE, ONE, UNIT, add, fade, number, smoothed, w
 /// The number of clients of which one is recorded.
 pub(crate) const SAMPLED: u32 = 4;
 
-/// Octaves of mean gaps. The first is that of clients without a known gap.
-const OCTAVES: usize = IntervalClass::COUNT / 8;
+/// Octaves of mean gaps, up to the longest. The first is that of clients without a known gap.
+const OCTAVES: usize = 1 + LONGEST_CLASS as usize / 8;
+const LONGEST_CLASS: u8 = 224;
 /// Groups of an octave: clients of one known gap or two that agree, and all others by how far the last gap is from the mean.
 const GROUPS_OF_OCTAVE: usize = 1 + Rhythm::APART;
 const GROUPS: usize = OCTAVES * GROUPS_OF_OCTAVE;
@@ -223,7 +224,7 @@ fn class_of(age_ticks: u32) -> usize {
 
 #[inline]
 fn octave_of(expected: Expectation) -> usize {
-    usize::from(expected.class.0) / 8
+    usize::from(expected.class.0.min(LONGEST_CLASS)) / 8
 }
 
 #[inline]
