@@ -13,7 +13,7 @@ use crate::slots::NONE;
 const COUNT: usize = 8;
 
 /// The slots that each search looks at, in turns.
-pub(crate) const LOOKS: u32 = 8;
+pub(crate) const LOOKS: u32 = 16;
 
 /// The candidates of a shard. An empty place leads to no slot and has the greatest worth.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

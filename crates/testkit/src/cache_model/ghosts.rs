@@ -37,7 +37,7 @@ struct Units(u64);
 
 impl Ghosts {
     pub(crate) fn new(ghosts: usize, sessions: usize, hash_key: [u8; 16]) -> Self {
-        let a_look = (8 * ghosts / sessions).clamp(1, 8) as u32;
+        let a_look = (16 * ghosts / sessions).clamp(1, 16) as u32;
         Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], a_look, hash_key }
     }
 

@@ -71,7 +71,7 @@ impl Naive {
         let clients = |layout: &Layout| {
             let sessions = layout.sessions() as usize;
             // Every eight ghosts share a set.
-            sessions + ghosts_of(settings, sessions).next_multiple_of(8).min(sessions)
+            sessions + ghosts_of(settings, sessions).next_multiple_of(8).min(sessions) / 4
         };
         let clients = layouts.iter().map(|layout| clients(layout) as u64).sum();
         let shard =
@@ -483,7 +483,7 @@ impl Shard {
                 self.candidates.consider(slot, worth);
             }
         }
-        for slot in self.slots.sweep(8).collect::<Vec<_>>() {
+        for slot in self.slots.sweep(16).collect::<Vec<_>>() {
             if let Some(at) = self.stored_in(slot) {
                 let Session { seen, expected, .. } = self.sessions[at];
                 beliefs.watch(expected, now.abs_diff(seen), 1);
