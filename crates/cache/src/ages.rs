@@ -2,20 +2,21 @@
 //!
 //! Clients that keep an interval have a row of bins for each trust and two octaves of intervals. Those that keep none have a row for
 //! each rhythm and six octaves of mean gaps. Clients about which nothing is known have one more row, with a bin for every class
-//! of age.
+//! of age, and so have all together, for where they are alike.
 
 use std::ops::Range;
 
 use crate::expectation::Expectation;
-use crate::history::Rhythm;
 use crate::interval::{Interval, IntervalClass};
+use crate::rhythm::Rhythm;
 
 /// Pairs of octaves of intervals, up to that of the longest.
-pub(crate) const OCTAVES: usize = 15;
+pub(crate) const OCTAVES: usize = 1 + LONGEST / 16;
+const LONGEST: usize = IntervalClass::LONGEST as usize;
 /// The interval assumed for clients about which nothing is known: 65 s.
 pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
-/// Bins in the row of clients about which nothing is known: one for every class of age.
-pub(crate) const UNKNOWN_BINS: usize = 225;
+/// Bins in a row by age alone: one for every class of age.
+pub(crate) const AGES: usize = 1 + LONGEST;
 /// Bins in a row of clients that keep an interval, or of which one gap is known.
 pub(crate) const BINS: usize = 60;
 /// Those kinds of clients: one gap known, confirmed, claimed, kept.
@@ -24,8 +25,9 @@ pub(crate) const KEPT: usize = 4;
 pub(crate) const LOOSE_BINS: usize = 32;
 /// Groups of six octaves of mean gaps.
 pub(crate) const LOOSE_OCTAVES: usize = 5;
-const FIRST_LOOSE: usize = UNKNOWN_BINS + KEPT * OCTAVES * BINS;
-pub(crate) const ALL_BINS: usize = FIRST_LOOSE + Rhythm::COUNT * LOOSE_OCTAVES * LOOSE_BINS;
+const FIRST_LOOSE: usize = AGES + KEPT * OCTAVES * BINS;
+const FIRST_ALIKE: usize = FIRST_LOOSE + Rhythm::COUNT * LOOSE_OCTAVES * LOOSE_BINS;
+pub(crate) const ALL_BINS: usize = FIRST_ALIKE + AGES;
 
 /// Bins of ages, by how many classes (eighths of an octave) they are above or below the interval's.
 /// Within an octave of the interval they are as fine as the classes. Below, where clients that come
@@ -55,7 +57,7 @@ pub(crate) enum Lateness {
 /// Returns how late a return in a bin is, which is that of a client that keeps an interval.
 #[inline]
 pub(crate) fn lateness(bin: usize) -> Lateness {
-    match (bin - UNKNOWN_BINS) % BINS {
+    match (bin - AGES) % BINS {
         0..=ON_TIME => Lateness::OnTime,
         in_row if in_row <= FIRST_ABOVE_BIN as usize => Lateness::Late,
         _ => Lateness::TooLate,
@@ -75,13 +77,13 @@ const fn first_apart(bin: i32) -> i32 {
     }
 }
 
-/// The bin of a number of classes apart, counted from −224.
-const BIN_OF: [u8; 449] = {
-    let mut bins = [0; 449];
+/// The bin of a number of classes apart, counted from the least.
+const BIN_OF: [u8; 2 * LONGEST + 1] = {
+    let mut bins = [0; 2 * LONGEST + 1];
     let mut at = 0;
     while at < bins.len() {
         let mut bin = BINS as i32 - 1;
-        while bin > 0 && first_apart(bin) > at as i32 - 224 {
+        while bin > 0 && first_apart(bin) > at as i32 - LONGEST as i32 {
             bin -= 1;
         }
         bins[at] = bin as u8;
@@ -94,6 +96,8 @@ const BIN_OF: [u8; 449] = {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Row {
     Unknown,
+    /// All that are known by nothing but their past, by age alone.
+    Alike,
     /// By trust, then by pair of octaves.
     Kept(usize),
     /// By rhythm, then by six octaves.
@@ -103,14 +107,15 @@ pub(crate) enum Row {
 pub(crate) fn rows() -> impl Iterator<Item = Row> {
     let kept = (0..KEPT * OCTAVES).map(Row::Kept);
     let loose = (0..Rhythm::COUNT * LOOSE_OCTAVES).map(Row::Loose);
-    std::iter::once(Row::Unknown).chain(kept).chain(loose)
+    [Row::Unknown, Row::Alike].into_iter().chain(kept).chain(loose)
 }
 
 impl Row {
     pub(crate) fn bins(self) -> Range<usize> {
         let (start, bins) = match self {
-            Self::Unknown => (0, UNKNOWN_BINS),
-            Self::Kept(row) => (UNKNOWN_BINS + row * BINS, BINS),
+            Self::Unknown => (0, AGES),
+            Self::Alike => (FIRST_ALIKE, AGES),
+            Self::Kept(row) => (AGES + row * BINS, BINS),
             Self::Loose(row) => (FIRST_LOOSE + row * LOOSE_BINS, LOOSE_BINS),
         };
         start..start + bins
@@ -119,7 +124,7 @@ impl Row {
     /// The age at which a bin begins, in multiples of the interval.
     pub(crate) fn start(self, bin: usize) -> f64 {
         match self {
-            Self::Unknown => UNKNOWN_STARTS[bin],
+            Self::Unknown | Self::Alike => STARTS[bin],
             Self::Kept(_) => KEPT_STARTS[bin],
             Self::Loose(_) => LOOSE_STARTS[bin],
         }
@@ -132,11 +137,11 @@ impl Row {
 }
 
 /// The ages at which the bins of each row begin, and the last one ends, in multiples of the interval.
-const UNKNOWN_STARTS: [f64; UNKNOWN_BINS + 1] = {
-    let mut starts = [0.0; UNKNOWN_BINS + 1];
+const STARTS: [f64; AGES + 1] = {
+    let mut starts = [0.0; AGES + 1];
     let mut bin = 1;
     while bin < starts.len() {
-        let before = if bin - 1 < 224 { bin - 1 } else { 224 };
+        let before = if bin - 1 < LONGEST { bin - 1 } else { LONGEST };
         let ticks = IntervalClass(before as u8).upper_bound_ticks();
         starts[bin] = ticks as f64 / UNKNOWN_TICKS as f64;
         bin += 1;
@@ -172,6 +177,18 @@ const fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1_023) as u64) << 52)
 }
 
+/// The class of an age, which is its bin in a row by age alone.
+#[inline]
+pub(crate) fn class_of(age_ticks: u32) -> usize {
+    usize::from(IntervalClass::holding(Interval::from_ticks(age_ticks)).0)
+}
+
+/// The bin, among all, that holds an age of clients that are alike.
+#[inline]
+pub(crate) fn alike_bin_of(age_ticks: u32) -> usize {
+    FIRST_ALIKE + class_of(age_ticks)
+}
+
 /// The bin, among all, that holds an age.
 #[inline]
 pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
@@ -179,7 +196,7 @@ pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
     if expected.is_unknown() {
         return usize::from(age.0);
     }
-    let class = expected.class.0.min(224);
+    let class = expected.class.0.min(IntervalClass::LONGEST);
     if expected.is_irregular() {
         let apart = i32::from(age.0) - i32::from(class);
         // A division that rounds down takes ten times the instructions of a shift.
@@ -188,8 +205,8 @@ pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
         return FIRST_LOOSE + row * LOOSE_BINS + bin as usize;
     }
     let row = expected.trust as usize * OCTAVES + usize::from(class) / 16;
-    let apart = 224 + usize::from(age.0) - usize::from(class);
-    UNKNOWN_BINS + row * BINS + usize::from(BIN_OF[apart])
+    let apart = LONGEST + usize::from(age.0) - usize::from(class);
+    AGES + row * BINS + usize::from(BIN_OF[apart])
 }
 
 #[cfg(test)]
@@ -205,13 +222,13 @@ mod tests {
     fn a_bin_holds_the_classes_between_its_start_and_the_next() {
         let mut before = 0;
         for (at, bin) in BIN_OF.into_iter().map(i32::from).enumerate() {
-            let apart = at as i32 - 224;
+            let apart = at as i32 - LONGEST as i32;
             assert!(bin == 0 || first_apart(bin) <= apart, "{apart} below bin {bin}");
             assert!(bin == BINS as i32 - 1 || apart < first_apart(bin + 1), "{apart}: {bin}");
             assert!(bin == before || bin == before + 1);
             before = bin;
         }
-        assert_eq!(usize::from(BIN_OF[224]), ON_TIME);
+        assert_eq!(usize::from(BIN_OF[LONGEST]), ON_TIME);
         let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
         assert!(starts(Row::Kept(0), BINS + 1).is_sorted_by(|a, b| a < b));
         assert!(starts(Row::Loose(0), LOOSE_BINS + 1).is_sorted_by(|a, b| a < b));

@@ -13,18 +13,17 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::ages::{Row, UNKNOWN_BINS, UNKNOWN_TICKS};
+use crate::ages::{self, AGES, Row};
+use crate::counts::{FADE, ONE, add, fade, get, number, set};
 use crate::expectation::{Expectation, Trust};
-use crate::history::Rhythm;
-use crate::interval::{Interval, IntervalClass};
-use crate::return_time::{Counts, FADE, ONE, UNIT, add, fade, number, smoothed, worth_of};
+use crate::interval::IntervalClass;
+use crate::rhythm::Rhythm;
 
-/// The number of clients of which one is recorded.
+/// The number of clients of which one is compared.
 pub(crate) const SAMPLED: u32 = 4;
 
 /// Octaves of mean gaps, up to the longest. The first is that of clients without a known gap.
-const OCTAVES: usize = 1 + LONGEST_CLASS as usize / 8;
-const LONGEST_CLASS: u8 = 224;
+const OCTAVES: usize = 1 + IntervalClass::LONGEST as usize / 8;
 /// Groups of an octave: clients of one known gap or two that agree, and all others by how far the last gap is from the mean.
 const GROUPS_OF_OCTAVE: usize = 1 + Rhythm::APART;
 const GROUPS: usize = OCTAVES * GROUPS_OF_OCTAVE;
@@ -48,16 +47,12 @@ const MOST_APART: f64 = 1.0 / 3.0;
 /// The standard deviations by which they may.
 const MOST_DEVIATIONS: f64 = 2.0;
 
-/// Counts by class of age and by group. See [`crate::return_time::Waits`].
+/// What is compared. See [`crate::return_time::Waits`].
 #[derive(Debug, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Alike {
-    returned: [AtomicU32; UNKNOWN_BINS],
-    given_up: [AtomicU32; UNKNOWN_BINS],
-    still: [AtomicU32; UNKNOWN_BINS],
-    worth: [AtomicU32; UNKNOWN_BINS],
-    /// The rate at which clients come.
-    rate: [AtomicU32; UNKNOWN_BINS],
+    /// By age, the rate at which clients come.
+    rate: [AtomicU32; AGES],
     /// The rates of a sample of clients that are waited for, and the number of those that came, since the last comparison.
     rates: [AtomicU32; GROUPS],
     came: [AtomicU32; GROUPS],
@@ -72,33 +67,15 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Records the end of a wait for one of so many clients as are [`SAMPLED`].
-    pub(crate) fn record(&self, expected: Expectation, age_ticks: u32, returned: bool) {
-        if !is_of_past(expected) {
-            return;
-        }
-        let age = class_of(age_ticks);
-        if returned {
-            add(&self.returned[age], SAMPLED * ONE);
-            add(&self.came[group_of(expected)], 1);
-        } else {
-            add(&self.given_up[age], SAMPLED * ONE);
-        }
+    /// Records that one of [`SAMPLED`] clients came.
+    pub(crate) fn came(&self, expected: Expectation) {
+        add(&self.came[group_of(expected)], 1);
     }
 
-    /// Records that clients are still waited for: so many times as many as are [`SAMPLED`].
+    /// Records that clients are still waited for: so many times [`SAMPLED`].
     pub(crate) fn watch(&self, expected: Expectation, age_ticks: u32, samples: u32) {
-        if !is_of_past(expected) {
-            return;
-        }
-        let age = class_of(age_ticks);
-        add(&self.still[age], samples * SAMPLED * ONE);
-        add(&self.rates[group_of(expected)], samples.wrapping_mul(get(&self.rate[age])));
-    }
-
-    /// Returns the samples of clients that are still waited for.
-    pub(crate) fn samples(&self) -> &[AtomicU32] {
-        &self.still
+        let rate = get(&self.rate[ages::class_of(age_ticks)]);
+        add(&self.rates[group_of(expected)], samples.wrapping_mul(rate));
     }
 
     /// Returns true if some clients are alike.
@@ -107,49 +84,32 @@ impl Alike {
         get(&self.octaves) != 0
     }
 
-    /// Returns the worth of a place that is kept for a client, if it is of those that are alike.
-    pub(crate) fn worth(&self, expected: Expectation, age_ticks: u32) -> Option<u64> {
-        if get(&self.octaves) >> octave_of(expected) & 1 == 0 || !is_of_past(expected) {
-            return None;
-        }
-        let per_unit = get(&self.worth[class_of(age_ticks)]);
-        Some(u64::from(per_unit) * ((1 << 40) / UNKNOWN_TICKS))
+    /// Returns true if a client is of those that are alike.
+    pub(crate) fn holds(&self, expected: Expectation) -> bool {
+        may_be(expected) && get(&self.octaves) >> octave_of(expected) & 1 != 0
     }
 
-    /// Finds out which clients are alike, and calculates the worth of their places. Each client of the sample stands for so many
-    /// that are waited for. Old counts fade.
-    pub(crate) fn learn(&self, weight: f64, prior: impl Fn(usize) -> f64) {
-        self.compare();
-        let row = Row::Unknown;
-        let [returned, given_up, still] = [&self.returned, &self.given_up, &self.still]
-            .map(|counts| counts.each_ref().map(number));
-        let ended = returned.iter().zip(&given_up).map(|(returned, given_up)| returned + given_up);
-        let waited = ended.zip(&still).map(|(ended, still)| ended + weight * still).collect();
-        let mut hazards = Counts { waited, returned: returned.to_vec() }.hazards(1.0, prior);
-        let rate = |bin: usize| match row.end(bin) - row.start(bin) {
-            width if width > 0.0 => hazards[bin] / width,
+    /// Sets the rates at which clients are expected to come from now on, from the hazards of all and a sample of those that are still
+    /// waited for, by age.
+    pub(crate) fn expect(&self, hazards: &[f64], still: &[f64]) {
+        let row = Row::Alike;
+        let rate = |(bin, hazard): (usize, &f64)| match row.end(bin) - row.start(bin) {
+            width if width > 0.0 => hazard / width,
             _ => 0.0,
         };
-        let rates: Vec<f64> = (0..hazards.len()).map(rate).collect();
-        let of_all: f64 = rates.iter().zip(&still).map(|(rate, still)| rate * still).sum();
+        let rates: Vec<f64> = hazards.iter().enumerate().map(rate).collect();
+        let of_all: f64 = rates.iter().zip(still).map(|(rate, still)| rate * still).sum();
         let mean = of_all / still.iter().sum::<f64>();
         if mean > 0.0 {
             for (kept, rate) in self.rate.iter().zip(rates) {
                 set(kept, ((rate / mean).min(HIGHEST_RATE) * MEAN_RATE) as u32);
             }
         }
-        // The last bin has no end.
-        hazards.pop();
-        hazards.push(0.0);
-        let worth = smoothed(&smoothed(&worth_of(row, hazards)));
-        for (kept, worth) in self.worth.iter().zip(worth) {
-            set(kept, (worth * UNIT) as u32);
-        }
-        self.returned.iter().chain(&self.given_up).for_each(fade);
     }
 
-    /// Compares how many clients of each group came with how many were expected.
-    fn compare(&self) {
+    /// Finds out which clients are alike: compares how many of each group came with how many were expected of a sample of those that
+    /// are still waited for, by age.
+    pub(crate) fn compare(&self, still: &[f64]) {
         let taken = |counts: &[AtomicU32; GROUPS]| {
             let taken = counts.each_ref().map(|count| f64::from(get(count)));
             counts.iter().for_each(|count| set(count, 0));
@@ -159,7 +119,8 @@ impl Alike {
         let (all_rates, all_came) = (rates.iter().sum::<f64>(), came.iter().sum::<f64>());
         if all_rates > 0.0 && all_came > 0.0 {
             let a_rate = all_came / all_rates;
-            self.compare_groups(&rates.map(|rate| rate * a_rate), &came, a_rate);
+            let by_chance = 1.0 + self.chance_of_sample(still, a_rate).min(MOST_BY_SAMPLE);
+            self.compare_groups(&rates.map(|rate| rate * a_rate), &came, by_chance);
         }
         let octaves = (0..OCTAVES).filter(|octave| self.is_alike(*octave));
         let octaves = octaves.fold(0_u32, |octaves, octave| octaves | 1 << octave);
@@ -169,18 +130,19 @@ impl Alike {
         set(&self.octaves, if are_alike { octaves } else { 0 });
     }
 
-    /// Adds to the difference of the groups what they differ by beyond chance. What is expected is known by a sample, so that it
-    /// differs by chance, too, and all the more the more rates differ. For each unit of a rate `a_rate` clients came.
-    fn compare_groups(&self, expected: &[f64; GROUPS], came: &[f64; GROUPS], a_rate: f64) {
-        let all_came: f64 = came.iter().sum();
+    /// Returns the chance in what is expected, as a share of that in who comes: it is known by a sample, and differs the more, the more
+    /// rates differ. For each unit of a rate `a_rate` clients came.
+    fn chance_of_sample(&self, still: &[f64], a_rate: f64) -> f64 {
         let rates = self.rate.iter().map(|rate| f64::from(get(rate)));
-        let (sum, squares) = rates
-            .zip(self.still.iter().map(number))
-            .fold((0.0, 0.0), |(sum, squares), (rate, still)| {
-                (sum + still * rate, squares + still * rate * rate)
-            });
-        let by_sample = if sum > 0.0 { a_rate * squares / sum } else { 0.0 };
-        let by_chance = 1.0 + by_sample.min(MOST_BY_SAMPLE);
+        let (sum, squares) = rates.zip(still).fold((0.0, 0.0), |(sum, squares), (rate, still)| {
+            (sum + still * rate, squares + still * rate * rate)
+        });
+        if sum > 0.0 { a_rate * squares / sum } else { 0.0 }
+    }
+
+    /// Adds to the difference of the groups what they differ by beyond chance, which is so many times that in who comes.
+    fn compare_groups(&self, expected: &[f64; GROUPS], came: &[f64; GROUPS], by_chance: f64) {
+        let all_came: f64 = came.iter().sum();
         // One more is expected, so that little is made of groups of hardly any clients.
         let beyond_chance = |(expected, came): (&f64, &f64)| {
             ((came - expected).powi(2) - by_chance * expected) / (expected + 1.0)
@@ -213,31 +175,18 @@ impl Alike {
 
 /// Returns true if a client is expected by nothing but its past.
 #[inline]
-fn is_of_past(expected: Expectation) -> bool {
+pub(crate) fn may_be(expected: Expectation) -> bool {
     expected.trust <= Trust::Confirmed && !expected.is_never()
 }
 
 #[inline]
-fn class_of(age_ticks: u32) -> usize {
-    usize::from(IntervalClass::holding(Interval::from_ticks(age_ticks)).0)
-}
-
-#[inline]
 fn octave_of(expected: Expectation) -> usize {
-    usize::from(expected.class.0.min(LONGEST_CLASS)) / 8
+    usize::from(expected.class.0.min(IntervalClass::LONGEST)) / 8
 }
 
 #[inline]
 fn group_of(expected: Expectation) -> usize {
     octave_of(expected) * GROUPS_OF_OCTAVE + expected.rhythm.apart()
-}
-
-fn get(count: &AtomicU32) -> u32 {
-    count.load(Ordering::Relaxed)
-}
-
-fn set(count: &AtomicU32, to: u32) {
-    count.store(to, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -252,19 +201,28 @@ mod tests {
         Expectation { rhythm: Rhythm::new(apart, 3), ..Expectation::new(Trust::Loose, class) }
     }
 
-    /// Compares groups in which so many of a thousand clients of one age come, and returns the octaves that are alike.
-    fn alike_if(coming: &[(Expectation, u32)]) -> Vec<usize> {
+    /// Compares groups of clients of one age of which so many were watched and so many came, several times, and returns the octaves
+    /// that are alike.
+    fn compared(times: u32, groups: &[(Expectation, u32, u32)]) -> Vec<usize> {
         let alike: Box<Alike> = bytemuck::zeroed_box();
-        set(&alike.rate[class_of(AGE_TICKS)], MEAN_RATE as u32);
-        for _ in 0..4 {
-            for (expected, coming) in coming {
-                alike.watch(*expected, AGE_TICKS, 1_000);
-                (0..*coming).for_each(|_| alike.record(*expected, AGE_TICKS, true));
+        let age = ages::class_of(AGE_TICKS);
+        let still: [f64; AGES] = std::array::from_fn(|class| f64::from(u8::from(class == age)));
+        set(&alike.rate[age], MEAN_RATE as u32);
+        for _ in 0..times {
+            for (expected, watched, came) in groups {
+                alike.watch(*expected, AGE_TICKS, *watched);
+                (0..*came).for_each(|_| alike.came(*expected));
             }
-            alike.compare();
+            alike.compare(&still);
         }
         let octaves = get(&alike.octaves);
         (0..OCTAVES).filter(|octave| octaves >> octave & 1 != 0).collect()
+    }
+
+    /// Does so with groups of which a thousand are watched.
+    fn alike_if(coming: &[(Expectation, u32)]) -> Vec<usize> {
+        let groups: Vec<_> = coming.iter().map(|(of, came)| (*of, 1_000, *came)).collect();
+        compared(4, &groups)
     }
 
     #[test]
@@ -281,29 +239,12 @@ mod tests {
 
     #[test]
     fn an_octave_in_which_they_differ_is_left_out() {
-        let coming = (10..15).map(|octave| (loose(octave, 0), 400));
-        let all: Vec<_> = coming.chain([(loose(9, 0), 0), (loose(15, 0), 400)]).collect();
-        assert!(alike_if(&all).is_empty());
-        let few = |alike: &Alike| {
-            alike.watch(loose(9, 0), AGE_TICKS, 50);
-            alike.compare();
-            get(&alike.octaves)
-        };
-        let alike: Box<Alike> = bytemuck::zeroed_box();
-        set(&alike.rate[class_of(AGE_TICKS)], MEAN_RATE as u32);
-        let mut octaves = 0;
-        for _ in 0..8 {
-            for octave in 10..15 {
-                alike.watch(loose(octave, 0), AGE_TICKS, 1_000);
-                (0..400).for_each(|_| alike.record(loose(octave, 0), AGE_TICKS, true));
-            }
-            octaves = few(&alike);
-        }
-        assert_eq!(
-            octaves,
-            0b1_1111 << 10,
-            "twenty of octave 9 were expected each time, and none came"
-        );
+        let alike = (10..15).map(|octave| (loose(octave, 0), 1_000, 400));
+        let few: Vec<_> = alike.clone().chain([(loose(9, 0), 50, 0)]).collect();
+        let why = "twenty of octave 9 were expected each time, and none came";
+        assert_eq!(compared(8, &few), [10, 11, 12, 13, 14], "{why}");
+        let many: Vec<_> = alike.chain([(loose(9, 0), 1_000, 0)]).collect();
+        assert!(compared(8, &many).is_empty(), "there are two kinds of clients");
     }
 
     #[test]
@@ -311,12 +252,29 @@ mod tests {
         let alike: Box<Alike> = bytemuck::zeroed_box();
         for number in [0, 1, u32::MAX] {
             let all = alike.rates.iter().chain(&alike.came).chain(&alike.expected_lately);
-            all.chain(&alike.still).chain(&alike.returned).for_each(|count| set(count, number));
+            all.chain(&alike.rate).for_each(|count| set(count, number));
             for difference in [i32::MIN, i32::MAX] {
                 alike.difference.store(difference, Ordering::Relaxed);
-                alike.learn(1.0, |_| 0.0);
+                alike.expect(&[1.0; AGES], &[f64::from(number); AGES]);
+                alike.compare(&[f64::from(number); AGES]);
             }
         }
+    }
+
+    #[test]
+    fn clients_come_at_the_rate_of_their_age() {
+        let alike: Box<Alike> = bytemuck::zeroed_box();
+        let (soon, late) = (ages::class_of(1_000), ages::class_of(8_000));
+        let mut hazards = [0.0; AGES];
+        (hazards[soon], hazards[late]) = (0.5, 0.5);
+        let still: [f64; AGES] = std::array::from_fn(|at| if at == soon { 3.0 } else { 0.0 });
+        alike.expect(&hazards, &still);
+        let [of_soon, of_late] = [soon, late].map(|class| f64::from(get(&alike.rate[class])));
+        assert!((of_soon - MEAN_RATE).abs() <= 1.0, "all that are waited for are of this age");
+        assert!(
+            (of_late - MEAN_RATE / 8.0).abs() <= 1.0,
+            "{of_late}: its bin is eight times as long"
+        );
     }
 
     #[test]
@@ -341,11 +299,9 @@ mod tests {
 
     #[test]
     fn who_keeps_the_interval_of_the_application_is_not_asked() {
-        for trust in [Trust::Claimed, Trust::Kept] {
-            let clients = (10..15).map(|octave| Expectation::new(trust, IntervalClass(8 * octave)));
-            assert!(alike_if(&clients.map(|of| (of, 100)).collect::<Vec<_>>()).is_empty());
-        }
-        let clients = (10..15).map(|at| Expectation::new(Trust::Confirmed, IntervalClass(8 * at)));
-        assert_eq!(alike_if(&clients.map(|of| (of, 100)).collect::<Vec<_>>()).len(), 5);
+        let may = |trust| may_be(Expectation::new(trust, IntervalClass(80)));
+        let all = [Trust::Loose, Trust::Confirmed, Trust::Claimed, Trust::Kept];
+        assert_eq!(all.map(may), [true, true, false, false]);
+        assert_eq!([Expectation::UNKNOWN, Expectation::NEVER].map(may_be), [true, false]);
     }
 }

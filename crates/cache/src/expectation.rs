@@ -1,7 +1,8 @@
 //! An expectation of a client's return: the interval it keeps, and how far that is trusted.
 
-use crate::history::{History, Rhythm};
+use crate::history::History;
 use crate::interval::{Interval, IntervalClass};
+use crate::rhythm::Rhythm;
 use crate::settings::Prediction;
 
 /// The degree to which an interval is trusted.
@@ -141,18 +142,14 @@ impl Expectation {
     /// Returns true if a client with an expectation of this index keeps no interval, if enough gaps are known.
     #[inline]
     pub(crate) fn may_be_irregular(index: usize) -> bool {
-        (1..=224).contains(&index)
+        (1..=usize::from(IntervalClass::LONGEST)).contains(&index)
     }
 
     /// Returns the expectation of an index. Only the lowest ten bits count.
     #[inline]
     pub(crate) fn from_index(index: usize) -> Self {
-        let trust = match index >> 8 & 3 {
-            0 => Trust::Loose,
-            1 => Trust::Confirmed,
-            2 => Trust::Claimed,
-            _ => Trust::Kept,
-        };
+        const ALL: [Trust; 4] = [Trust::Loose, Trust::Confirmed, Trust::Claimed, Trust::Kept];
+        let trust = ALL[index >> 8 & 3];
         Self::new(trust, IntervalClass(index as u8))
     }
 }

@@ -1,6 +1,7 @@
 //! The history of a client's own past visits.
 
 use crate::interval::{Interval, IntervalClass, TICK_MS};
+use crate::rhythm::{Rhythm, octave};
 
 /// The gaps between a client's visits: the last two, the mean of all, their number, how often they differ, and how long its runs
 /// last. These four bytes travel with the client, from a consumed TLS 1.3 ticket to its successor and from an evicted session to the
@@ -14,68 +15,6 @@ use crate::interval::{Interval, IntervalClass, TICK_MS};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub struct History(u32);
-
-/// The rhythm of a client that keeps no interval: how far its last gap is from its mean one, and how many gaps are known. Or, of
-/// one that keeps an interval, the stage of its run: how many gaps it has lasted, and how many visits there were in the run before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Rhythm(pub(crate) u8);
-
-impl Rhythm {
-    /// The rhythm of a client of which one gap is known, or none.
-    pub const NONE: Self = Self(0);
-    /// The number of rhythms of clients that keep no interval, without that one.
-    pub(crate) const COUNT: usize = Self::APART * Self::COUNTS as usize;
-    /// The number of distances of the last gap from the mean that are told apart.
-    pub(crate) const APART: usize = 2 * Self::OCTAVES_APART as usize + 1;
-    const OCTAVES_APART: i32 = 2;
-    /// Numbers of gaps that are told apart: two, up to four, up to eight, more.
-    const COUNTS: u32 = 4;
-    /// The number of stages of a run.
-    pub(crate) const STAGES: usize = (Self::POSITIONS * Self::RUNS_BEFORE) as usize;
-    /// Positions that are told apart: none, one, two or three gaps, more.
-    const POSITIONS: u32 = 4;
-    /// Runs before that are told apart: unknown, one visit, two or three, four to seven, more.
-    const RUNS_BEFORE: u32 = 5;
-
-    /// Makes the rhythm of a client whose last gap is so many octaves longer than its mean one, of so many gaps. Two octaves and
-    /// more are the same, as are more than eight gaps.
-    #[inline]
-    pub fn new(octaves: i32, gaps: u32) -> Self {
-        if gaps < 2 {
-            return Self::NONE;
-        }
-        let apart = octaves.clamp(-Self::OCTAVES_APART, Self::OCTAVES_APART) + Self::OCTAVES_APART;
-        let counts = (gaps - 1).ilog2().min(Self::COUNTS - 1);
-        Self((1 + apart as u32 * Self::COUNTS + counts) as u8)
-    }
-
-    /// Makes the stage of a run that has lasted so many gaps, of a client whose run before had so many visits; 0 if that is not
-    /// known. Four gaps and more are the same, as are eight visits and more.
-    #[inline]
-    pub fn of_run(gaps: u32, visits_before: u32) -> Self {
-        let position = octave(gaps).min(Self::POSITIONS - 1);
-        let before = octave(visits_before).min(Self::RUNS_BEFORE - 1);
-        Self(1 + Self::COUNT as u8 + (position * Self::RUNS_BEFORE + before) as u8)
-    }
-
-    /// Returns the number of a stage of a run.
-    #[inline]
-    pub(crate) fn stage(self) -> Option<usize> {
-        usize::from(self.0).checked_sub(1 + Self::COUNT)
-    }
-
-    /// Returns how far the last gap is from the mean, as a number from one to [`Self::APART`]; zero if no mean is known, or a stage.
-    #[inline]
-    pub(crate) fn apart(self) -> usize {
-        if self.is_loose() { 1 + usize::from(self.0 - 1) / Self::COUNTS as usize } else { 0 }
-    }
-
-    /// Returns true if it is of a client that keeps no interval.
-    #[inline]
-    pub(crate) fn is_loose(self) -> bool {
-        self != Self::NONE && self.stage().is_none()
-    }
-}
 
 /// The data that a history holds while its last two gaps agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +86,7 @@ impl History {
     const DOUBT_SHIFT: u32 = 30;
     const MOST_DOUBT: u32 = 3;
     const MOST_WEIGHT: u32 = 16;
-    const LONGEST_CLASS: u32 = 224;
+    const LONGEST_CLASS: u32 = IntervalClass::LONGEST as u32;
     /// The visits of a run of a client of which no two gaps in a row agree.
     const SHORT_RUN: u32 = 2;
 
@@ -460,11 +399,6 @@ fn is_long(gap_ticks: u32, interval_ticks: u32) -> bool {
     u64::from(gap_ticks) > 3 * u64::from(interval_ticks)
 }
 
-/// Returns the number of binary digits: 0 of 0, 1 of 1, 2 of 2 and 3, 3 of 4 to 7.
-fn octave(number: u32) -> u32 {
-    u32::BITS - number.leading_zeros()
-}
-
 /// Returns true if a gap is within a fifth of the interval and half a second.
 const fn agree(gap_ticks: u32, interval_ticks: u32) -> bool {
     const HALF_A_SECOND: u32 = (500 / TICK_MS) as u32;
@@ -564,13 +498,6 @@ mod tests {
         assert_eq!(history(&[4_096, 1_024, 4_096, 1_024]).rhythm(), Rhythm::new(-1, 3));
         let long = [&[1_024, 9_000].repeat(20)[..], &[1 << 20]].concat();
         assert_eq!(history(&long).rhythm(), Rhythm::new(9, 99));
-        let apart = [-9, -2, -1, 0, 1, 2, 9].map(|octaves| Rhythm::new(octaves, 5).apart());
-        assert_eq!(apart, [1, 1, 2, 3, 4, 5, 5]);
-        assert_eq!([Rhythm::NONE, Rhythm::of_run(2, 0)].map(Rhythm::apart), [0, 0]);
-        let all = (-9..9).flat_map(|octaves| (0..20).map(move |gaps| Rhythm::new(octaves, gaps)));
-        let all: std::collections::BTreeSet<_> = all.collect();
-        assert_eq!(all.len(), 1 + Rhythm::COUNT);
-        assert!(all.iter().all(|rhythm| usize::from(rhythm.0) <= Rhythm::COUNT));
     }
 
     #[test]
@@ -608,7 +535,11 @@ mod tests {
             let mut history = History::from_bytes(bytes);
             let known = history.class().is_some();
             assert!(known != (history == History::default()), "{bytes:?}");
-            assert!(history.class().is_none_or(|(class, _)| (1..=224).contains(&class.0)));
+            assert!(
+                history
+                    .class()
+                    .is_none_or(|(class, _)| (1..=IntervalClass::LONGEST).contains(&class.0))
+            );
             assert!(usize::from(history.rhythm().0) <= Rhythm::COUNT);
             history.record(77);
             assert!(history.class().is_some());

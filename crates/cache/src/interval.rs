@@ -45,6 +45,8 @@ pub struct IntervalClass(pub(crate) u8);
 impl IntervalClass {
     /// The number of classes, with a few numbers that mean none.
     pub(crate) const COUNT: usize = 256;
+    /// The class of the longest interval.
+    pub(crate) const LONGEST: u8 = 224;
 
     /// Returns the class whose upper bound is the first at or above `interval`.
     #[inline]
@@ -70,7 +72,7 @@ impl IntervalClass {
 const UPPER_BOUNDS_TICKS: [u32; IntervalClass::COUNT] = {
     let mut bounds = [LONGEST_TICKS; IntervalClass::COUNT];
     let mut class = 0;
-    while class <= 224 {
+    while class <= IntervalClass::LONGEST as u32 {
         bounds[class as usize] =
             if class <= 8 { class } else { (8 + class % 8) << (class / 8 - 1) };
         class += 1;
@@ -93,10 +95,10 @@ mod tests {
 
     #[test]
     fn every_class_holds_its_own_upper_bound() {
-        for class in 0..=224 {
+        for class in 0..=IntervalClass::LONGEST {
             let class = IntervalClass(class);
             assert_eq!(IntervalClass::holding(class.interval()), class);
         }
-        assert_eq!(IntervalClass::holding(Interval(LONGEST_TICKS)).0, 224);
+        assert_eq!(IntervalClass::holding(Interval(LONGEST_TICKS)).0, IntervalClass::LONGEST);
     }
 }

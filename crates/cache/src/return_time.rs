@@ -35,13 +35,16 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{
-    self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, Lateness, OCTAVES, ON_TIME, Row,
-    UNKNOWN_TICKS, UP_TO_TWICE, rows,
+    self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS,
+    UP_TO_TWICE, rows,
 };
-use crate::alike::{Alike, SAMPLED};
+use crate::alike::{self, Alike, SAMPLED};
+use crate::counts::{ONE, add, fade, get, is_some, number, numbers, set};
 use crate::expectation::{Expectation, Trust};
-use crate::history::Rhythm;
+use crate::hazards::{Counts, Hazards, returned_by, smoothed, worth_of};
 use crate::interval::{Interval, IntervalClass};
+use crate::rhythm::Rhythm;
+use crate::stages::Stages;
 
 /// 2⁴⁰ / interval, by class.
 const PER_TICK: [u64; IntervalClass::COUNT] = {
@@ -59,10 +62,6 @@ const PER_TICK: [u64; IntervalClass::COUNT] = {
 const BATCH: u32 = 512;
 /// The number of waits after which it is calculated first.
 const FIRST: u32 = 256;
-/// The amount that the end of a wait adds to a count.
-pub(crate) const ONE: u32 = 256;
-/// The logarithm of the share of a count that fades at each calculation.
-pub(crate) const FADE: u32 = 5;
 /// The number of sessions for which there is one batch. A larger cache calculates less often.
 const SESSIONS_A_BATCH: u64 = 1_024;
 /// The most samples of clients still waited for that outlast a calculation, as a share of these clients.
@@ -71,11 +70,8 @@ const OLD_SAMPLES: f64 = 0.25;
 const WEIGHT_OF_POOL: f64 = 4.0;
 /// The same where clients keep an interval: octaves differ more, and have more counts.
 const WEIGHT_OF_KEPT: f64 = 2.0;
-/// The most strangers that are younger than an age and still waited for, for each that was waited for until then, who are taken
-/// to come like those.
-const MOST_YOUNGER: f64 = 2.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
-pub(crate) const UNIT: f64 = 65_536.0;
+const UNIT: f64 = 65_536.0;
 
 /// The number of clients without which gaps of a pair of octaves are not taken for waits.
 const FEWEST: f64 = 16.0;
@@ -83,15 +79,6 @@ const FEWEST: f64 = 16.0;
 const NEARLY_HALF: f64 = 0.45;
 /// The most times as many as of clients of which no gap is known, or as few.
 const ABOUT: f64 = 1.5;
-
-/// The unit of the factor of a stage.
-const FACTOR: f64 = 256.0;
-/// The number of a stage's own clients that weigh as much as those of all stages.
-const WEIGHT_OF_STAGES: f64 = 8.0;
-/// The deviations by which the share of a stage must differ from that of all stages to count.
-const DEVIATIONS: f64 = 2.5;
-/// Stages of runs, by pair of octaves.
-const STAGES: usize = OCTAVES * Rhythm::STAGES;
 
 /// The table itself: plain atomics of which every value is valid, so that it may lie in memory that
 /// processes share. It is all zeros until a cache or a [`ReturnTimes`] has been made on it.
@@ -103,11 +90,7 @@ pub struct Waits {
     worth: [AtomicU32; ALL_BINS],
     /// Clients that were still waited for lately: samples, and their number.
     still: [AtomicU32; ALL_BINS],
-    /// By pair of octaves and stage: the waits that ended in time or too late, those that ended in time, and how much more a place
-    /// is worth for it.
-    stage_waited: [AtomicU32; STAGES],
-    stage_in_time: [AtomicU32; STAGES],
-    stage_factor: [AtomicU32; STAGES],
+    stages: Stages,
     alike: Alike,
     /// A bit for each pair of octaves of gaps that are waits.
     between_runs: AtomicU32,
@@ -123,7 +106,7 @@ impl Waits {
     /// Returns true if a calculation is due.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.due.load(Ordering::Relaxed) != 0
+        is_some(&self.due)
     }
 }
 
@@ -178,7 +161,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         let rows: Vec<Row> = rows().collect();
         let pools = self.pools(&rows);
         rows.into_iter().for_each(|row| self.calculate(row, &pools));
-        self.calculate_stages();
+        self.waits.stages.calculate();
     }
 
     /// Records that a wait of `age_ticks` for a client is over: it has returned, or is given up on.
@@ -192,76 +175,86 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         if returned {
             add(&self.waits.returned[bin], ONE);
         }
-        if let Some(stage) = stage_of(expected) {
-            self.record_stage(stage, bin, returned);
-        }
+        self.waits.stages.record(expected, bin, returned);
         let counted = add(&self.waits.counted, 1);
         if counted.is_multiple_of(SAMPLED) {
             self.record_sample(counted, expected, age_ticks, returned);
         }
     }
 
-    /// Records the same of one client of some, and that a calculation is due.
+    /// Records the same of one client of [`SAMPLED`], and that a calculation is due.
     // Not inlined: few come so far.
     #[inline(never)]
     fn record_sample(&self, counted: u32, expected: Expectation, age_ticks: u32, returned: bool) {
-        self.waits.alike.record(expected, age_ticks, returned);
+        if alike::may_be(expected) {
+            let bin = ages::alike_bin_of(age_ticks);
+            add(&self.waits.waited[bin], SAMPLED * ONE);
+            if returned {
+                add(&self.waits.returned[bin], SAMPLED * ONE);
+                self.waits.alike.came(expected);
+            }
+        }
         if counted.is_multiple_of(FIRST)
-            && (counted & (self.of.batch - 1) == 0 || self.is_early(counted))
+            && (counted & (self.of.batch - 1) == 0
+                || self.is_early(counted.wrapping_sub(1), counted))
         {
-            self.waits.due.store(1, Ordering::Relaxed);
+            self.call_for_calculation();
         }
     }
 
-    /// Records the end of a wait for a client in a stage of its run. One that was given up on before it was due says nothing.
-    #[inline]
-    fn record_stage(&self, stage: usize, bin: usize, returned: bool) {
-        let lateness = ages::lateness(bin);
-        if returned || lateness > Lateness::OnTime {
-            add(&self.waits.stage_waited[stage], ONE);
-        }
-        if returned && lateness < Lateness::TooLate {
-            add(&self.waits.stage_in_time[stage], ONE);
-        }
+    fn call_for_calculation(&self) {
+        set(&self.waits.due, 1);
     }
 
     /// Records that so many clients are still waited for, who were last seen `age_ticks` ago.
-    #[inline]
     pub fn watch(&self, expected: Expectation, age_ticks: u32, clients: u32) {
-        self.watch_in(ages::bin_of(expected, age_ticks), expected, age_ticks, clients);
-    }
-
-    /// Records that a client is still waited for, and returns the worth of its place.
-    #[inline]
-    pub fn look(&self, expected: Expectation, age_ticks: u32) -> u64 {
-        let bin = ages::bin_of(expected, age_ticks);
-        self.watch_in(bin, expected, age_ticks, 1);
-        self.worth_by(expected, age_ticks, bin)
-    }
-
-    #[inline]
-    fn watch_in(&self, bin: usize, expected: Expectation, age_ticks: u32, clients: u32) {
         if expected.is_never() {
             return;
         }
-        add(&self.waits.still[bin], ONE * clients);
-        let before = add(&self.waits.watched, clients).wrapping_sub(clients);
-        let samples = (before % SAMPLED + clients) / SAMPLED;
-        if samples > 0 {
+        add(&self.waits.still[ages::bin_of(expected, age_ticks)], ONE * clients);
+        let before = get(&self.waits.watched);
+        self.watch_sample(expected, age_ticks, (before % SAMPLED + clients) / SAMPLED);
+        self.watched(clients, 1);
+    }
+
+    /// Records that clients are still waited for: so many times [`SAMPLED`].
+    // Not inlined: few come so far.
+    #[inline(never)]
+    fn watch_sample(&self, expected: Expectation, age_ticks: u32, samples: u32) {
+        if alike::may_be(expected) && samples > 0 {
+            add(&self.waits.still[ages::alike_bin_of(age_ticks)], samples * SAMPLED * ONE);
             self.waits.alike.watch(expected, age_ticks, samples);
         }
-        if self.waits.looks.load(Ordering::Relaxed) < self.of.batch {
-            let looks = add(&self.waits.looks, 1);
-            if self.is_early(looks) {
-                self.waits.due.store(1, Ordering::Relaxed);
+    }
+
+    /// Counts clients that are still waited for, and the looks at them, after which a calculation may be due.
+    fn watched(&self, clients: u32, looks: u32) {
+        add(&self.waits.watched, clients);
+        let before = get(&self.waits.looks);
+        if before < self.of.batch {
+            let after = add(&self.waits.looks, looks);
+            if self.is_early(before, after) {
+                self.call_for_calculation();
             }
         }
     }
 
-    /// Returns true if it is time for a calculation while there were not as many waits as between two later on.
+    /// Begins a series of looks at sessions.
     #[inline]
-    fn is_early(&self, counted: u32) -> bool {
-        (FIRST..self.of.batch).contains(&counted) && counted.is_power_of_two()
+    pub(crate) fn begin_looks(&self) -> Looks<'_> {
+        Looks { times: self.lent(), first: get(&self.waits.watched), looks: 0 }
+    }
+
+    fn lent(&self) -> ReturnTimes<&Waits> {
+        ReturnTimes { of: self.of, waits: &self.waits }
+    }
+
+    /// Returns true if it is time for a calculation while there were not as many waits as between two later on: the count has reached
+    /// another power of two.
+    #[inline]
+    fn is_early(&self, before: u32, after: u32) -> bool {
+        let reached = 1 << (after | 1).ilog2();
+        before < reached && (FIRST..self.of.batch).contains(&reached)
     }
 
     /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
@@ -281,8 +274,11 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     // Not inlined: clients are seldom alike.
     #[inline(never)]
     fn worth_if_alike(&self, expected: Expectation, age_ticks: u32, bin: usize) -> u64 {
-        let alike = self.waits.alike.worth(expected, age_ticks);
-        alike.unwrap_or_else(|| self.worth_in(bin, expected))
+        if self.waits.alike.holds(expected) {
+            let worth = get(&self.waits.worth[ages::alike_bin_of(age_ticks)]);
+            return u64::from(worth) * ((1 << 40) / UNKNOWN_TICKS);
+        }
+        self.worth_in(bin, expected)
     }
 
     #[inline]
@@ -292,11 +288,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         } else {
             PER_TICK[usize::from(expected.class.0)]
         };
-        let per_interval = self.waits.worth[bin].load(Ordering::Relaxed);
-        let worth = u64::from(per_interval).saturating_mul(per_tick);
-        let Some(stage) = stage_of(expected) else { return worth };
-        let factor = self.waits.stage_factor[stage].load(Ordering::Relaxed);
-        (worth / FACTOR as u64).saturating_mul(u64::from(factor))
+        let per_interval = get(&self.waits.worth[bin]);
+        self.waits.stages.worth(expected, u64::from(per_interval).saturating_mul(per_tick))
     }
 
     /// Calculates the worth of places from the counts, if enough were added since the last time; old
@@ -304,26 +297,26 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// interval and trust come, so it must not be called under a lock.
     pub fn learn(&self) {
         let due = &self.waits.due;
-        if due.load(Ordering::Relaxed) != 0 && due.swap(0, Ordering::Relaxed) != 0 {
+        if is_some(due) && due.swap(0, Ordering::Relaxed) != 0 {
             let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
             let known: Vec<Row> = rows().filter(is_known).collect();
             let pools = self.pools(&known);
             self.find_waits(&known, &pools);
-            self.waits.alike.learn(self.sample_weight(), |bin| self.prior(Row::Unknown, bin));
+            self.waits.alike.compare(&numbers(&self.waits.still[Row::Alike.bins()]));
             known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
             });
             self.forget_samples();
-            self.calculate_stages();
-            self.waits.stage_waited.iter().chain(&self.waits.stage_in_time).for_each(fade);
+            self.waits.stages.calculate();
+            self.waits.stages.fade();
         }
     }
 
     /// Returns true if a gap, of no more than two, is known to be a wait between two runs.
     #[inline]
     pub fn is_wait(&self, gap: IntervalClass) -> bool {
-        self.waits.between_runs.load(Ordering::Relaxed) >> (gap.0 / 16) & 1 != 0
+        get(&self.waits.between_runs) >> (gap.0 / 16) & 1 != 0
     }
 
     /// Finds the pairs of octaves in which a gap is a wait, whether the application gives intervals or not. Those without enough
@@ -351,20 +344,17 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             };
             waits | u32::from(is_wait(*row, strangers)) << pair
         });
-        self.waits.between_runs.store(waits, Ordering::Relaxed);
+        set(&self.waits.between_runs, waits);
     }
 
     /// Forgets half of the samples of clients that are still waited for, or more where there are enough without them: they have
     /// grown older since.
     fn forget_samples(&self) {
-        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
+        let watched = f64::from(get(&self.waits.watched));
         let kept = (OLD_SAMPLES * self.of.watched as f64 / watched.max(1.0)).min(0.5);
-        let samples = self.waits.still.iter().chain(self.waits.alike.samples());
-        for count in samples.chain(std::iter::once(&self.waits.watched)) {
-            match count.load(Ordering::Relaxed) {
-                0 => {}
-                some => count.store((f64::from(some) * kept) as u32, Ordering::Relaxed),
-            }
+        let samples = self.waits.still.iter().chain([&self.waits.watched]);
+        for count in samples.filter(|count| is_some(count)) {
+            set(count, (f64::from(get(count)) * kept) as u32);
         }
     }
 
@@ -372,37 +362,19 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]).for_each(fade);
     }
 
-    /// Calculates how many times as many clients of each stage are back in time as of all stages of their octaves. A stage that
-    /// differs by no more than chance is as all are.
-    fn calculate_stages(&self) {
-        let octaves = |counts: &[AtomicU32; STAGES]| -> Vec<[f64; Rhythm::STAGES]> {
-            let (octaves, _) = counts.as_chunks::<{ Rhythm::STAGES }>();
-            octaves.iter().map(|stages| std::array::from_fn(|at| number(&stages[at]))).collect()
-        };
-        let (factors, _) = self.waits.stage_factor.as_chunks::<{ Rhythm::STAGES }>();
-        let counts =
-            octaves(&self.waits.stage_waited).into_iter().zip(octaves(&self.waits.stage_in_time));
-        for (factors, (waited, in_time)) in factors.iter().zip(counts) {
-            let all = (in_time.iter().sum::<f64>() + 0.5) / (waited.iter().sum::<f64>() + 1.0);
-            for ((factor, waited), in_time) in factors.iter().zip(waited).zip(in_time) {
-                let apart = (in_time - waited * all).abs();
-                let deviation = (waited * all * (1.0 - all)).sqrt();
-                let share = (in_time + WEIGHT_OF_STAGES * all) / (waited + WEIGHT_OF_STAGES);
-                let times = if apart > DEVIATIONS * deviation { share / all } else { 1.0 };
-                factor.store((times * FACTOR) as u32, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Calculates the worth of a row's places. Clients that keep no interval have no age at which they come, so that what differs
-    /// between neighbouring bins of theirs is mostly chance, and is smoothed.
+    /// Calculates the worth of a row's places. Clients that keep no interval have no age at which they come, nor have all together, so
+    /// that what differs between neighbouring bins of theirs is mostly chance, and is smoothed.
     fn calculate(&self, row: Row, pools: &Pools) {
-        let mut worth = worth_of(row, self.hazards(row, pools));
-        if matches!(row, Row::Loose(_)) {
+        let hazards = self.hazards(row, pools);
+        if matches!(row, Row::Alike) {
+            self.waits.alike.expect(&hazards, &numbers(&self.waits.still[row.bins()]));
+        }
+        let mut worth = worth_of(row, hazards);
+        if matches!(row, Row::Loose(_) | Row::Alike) {
             worth = smoothed(&smoothed(&worth));
         }
         for (kept, worth) in self.waits.worth[row.bins()].iter().zip(worth) {
-            kept.store((worth * UNIT) as u32, Ordering::Relaxed);
+            set(kept, (worth * UNIT) as u32);
         }
     }
 
@@ -415,6 +387,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
                 let hazards = counts.hazards(1.0, |bin| self.prior(row, bin));
                 counts.wary_of_a_flood(hazards, &self.still(row))
             }
+            Row::Alike => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
             Row::Kept(at) => {
                 let pool = &pools.kept[at / OCTAVES];
                 self.counts(row).hazards(WEIGHT_OF_KEPT, |bin| pool[bin])
@@ -465,7 +438,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Returns for how many clients each stands of which a sample is known.
     fn sample_weight(&self) -> f64 {
-        let watched = f64::from(self.waits.watched.load(Ordering::Relaxed));
+        let watched = f64::from(get(&self.waits.watched));
         if watched > 0.0 { self.of.watched as f64 / watched } else { 0.0 }
     }
 
@@ -474,8 +447,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     fn prior(&self, row: Row, bin: usize) -> f64 {
         let eighths = ((row.end(bin) - row.start(bin)) * 8.0).min(1.0);
         match row {
-            Row::Unknown if bin == usize::from(self.of.prior.0) => 0.3,
-            Row::Unknown => 0.005 * eighths,
+            Row::Unknown | Row::Alike if bin == usize::from(self.of.prior.0) => 0.3,
+            Row::Unknown | Row::Alike => 0.005 * eighths,
             Row::Kept(kept) if bin == ON_TIME => match kept / OCTAVES {
                 0 => 0.15,
                 2 => 0.5,
@@ -487,6 +460,33 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 }
 
+/// A series of looks at sessions, one after the other. What they count together is counted at its end.
+pub(crate) struct Looks<'a> {
+    times: ReturnTimes<&'a Waits>,
+    /// The number of clients that were watched before.
+    first: u32,
+    looks: u32,
+}
+
+impl Looks<'_> {
+    /// Records that a client is still waited for, and returns the worth of its place.
+    #[inline]
+    pub(crate) fn look(&mut self, expected: Expectation, age_ticks: u32) -> u64 {
+        let bin = ages::bin_of(expected, age_ticks);
+        add(&self.times.waits.still[bin], ONE);
+        self.looks += 1;
+        if self.first.wrapping_add(self.looks).is_multiple_of(SAMPLED) {
+            self.times.watch_sample(expected, age_ticks, 1);
+        }
+        self.times.worth_by(expected, age_ticks, bin)
+    }
+
+    #[inline]
+    pub(crate) fn end(self) {
+        self.times.watched(self.looks, self.looks);
+    }
+}
+
 /// The hazards of clients of a kind, whatever their interval.
 struct Pools {
     kept: [Hazards; KEPT],
@@ -494,160 +494,8 @@ struct Pools {
     loose: Vec<Hazards>,
 }
 
-/// The chance, for each bin, that a client waited for until then returns in that bin.
-type Hazards = Vec<f64>;
-
-/// Returns the worth of a row's places. For each age the hazards give how long places were taken until then and how many clients
-/// came back. The worth at an age is the steepest way from there to any later age, along the upper hull of these points.
-pub(crate) fn worth_of(row: Row, hazards: Hazards) -> Vec<f64> {
-    let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
-    let mut points = Vec::with_capacity(hazards.len() + 1);
-    points.push((time, returned));
-    let mut start = row.start(0);
-    for (bin, hazard) in hazards.into_iter().enumerate() {
-        let end = row.end(bin);
-        time += waiting * (end - std::mem::replace(&mut start, end));
-        returned += waiting * hazard;
-        waiting *= 1.0 - hazard;
-        points.push((time, returned));
-    }
-    let steepness = |from: (f64, f64), to: (f64, f64)| {
-        let taken = to.0 - from.0;
-        if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
-    };
-    let mut hull = Vec::with_capacity(points.len());
-    hull.extend(points.pop());
-    let mut worth = Vec::with_capacity(points.len());
-    for point in points.into_iter().rev() {
-        while let [.., further, nearest] = hull[..]
-            && steepness(point, nearest) <= steepness(point, further)
-        {
-            hull.pop();
-        }
-        worth.push(hull.last().map_or(0.0, |nearest| steepness(point, *nearest)));
-        hull.push(point);
-    }
-    worth.reverse();
-    worth
-}
-
-/// Returns the mean of each worth, which counts twice, and its neighbours that are not more than four times as much or as little.
-pub(crate) fn smoothed(worth: &[f64]) -> Vec<f64> {
-    let mean = |at: usize| {
-        let own = worth[at];
-        let neighbours = [at.checked_sub(1), Some(at + 1)].into_iter().flatten();
-        let near = neighbours
-            .filter_map(|at| worth.get(at))
-            .filter(|other| (own / 4.0..=own * 4.0).contains(*other));
-        let (sum, count) = near.fold((2.0 * own, 2.0), |(sum, count), of| (sum + of, count + 1.0));
-        sum / count
-    };
-    (0..worth.len()).map(mean).collect()
-}
-
-/// Returns the share of clients that are back within the first bins.
-fn returned_by(hazards: &Hazards, bins: usize) -> f64 {
-    1.0 - hazards.iter().take(bins).fold(1.0, |waiting, hazard| waiting * (1.0 - hazard))
-}
-
-/// The counts of a row's bins: how many waits ended in each, and how many of those in a return.
-pub(crate) struct Counts {
-    pub(crate) waited: Vec<f64>,
-    pub(crate) returned: Vec<f64>,
-}
-
-impl Counts {
-    fn none(bins: usize) -> Self {
-        Self { waited: vec![0.0; bins], returned: vec![0.0; bins] }
-    }
-
-    fn plus(mut self, other: Self) -> Self {
-        let add = |to: &mut [f64], more: &[f64]| to.iter_mut().zip(more).for_each(|(a, b)| *a += b);
-        add(&mut self.waited, &other.waited);
-        add(&mut self.returned, &other.returned);
-        self
-    }
-
-    /// Returns the hazards, with an assumed chance that counts as so many clients.
-    pub(crate) fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
-        let hazard = |(bin, exposed): (usize, f64)| {
-            // Counts read while others add to them may show more returns than waits.
-            let hazard = (self.returned[bin] + clients * assumed(bin)) / (exposed + clients);
-            hazard.min(1.0)
-        };
-        self.exposed().into_iter().enumerate().map(hazard).collect()
-    }
-
-    /// Returns how many clients were waited for in each bin.
-    fn exposed(&self) -> Vec<f64> {
-        let mut exposed = vec![0.0; self.waited.len()];
-        let mut waiting = 0.0;
-        for bin in (0..exposed.len()).rev() {
-            waiting += self.waited[bin];
-            // A client given up on within the bin was waited for during half of it.
-            exposed[bin] = waiting - 0.5 * (self.waited[bin] - self.returned[bin]);
-        }
-        exposed
-    }
-
-    /// Returns the hazards as far as clients that are still waited for may be trusted to come like those before them. Where they
-    /// are many more than those that were waited for until an age, there is a flood of them, which will not come as they did.
-    /// Until it is known better, the clients beyond count as if they had been waited for until then in vain.
-    fn wary_of_a_flood(&self, hazards: Hazards, still: &[f64]) -> Hazards {
-        let mut younger = 0.0;
-        let wary = |((hazard, exposed), still): ((f64, f64), &f64)| {
-            // One is assumed.
-            let known = exposed.max(0.0) + 1.0;
-            let beyond = (younger - MOST_YOUNGER * known).max(0.0);
-            younger += still;
-            hazard * known / (known + beyond)
-        };
-        hazards.into_iter().zip(self.exposed()).zip(still).map(wary).collect()
-    }
-}
-
-/// Adds to a count, and returns the sum. A count to which two threads add at once may lose one of the two.
-#[inline]
-pub(crate) fn add(count: &AtomicU32, more: u32) -> u32 {
-    let sum = count.load(Ordering::Relaxed).wrapping_add(more);
-    count.store(sum, Ordering::Relaxed);
-    sum
-}
-
-/// Returns the numbers that counts stand for.
-fn numbers(counts: &[AtomicU32]) -> Vec<f64> {
-    counts.iter().map(number).collect()
-}
-
-/// Returns the number that a count stands for.
-pub(crate) fn number(count: &AtomicU32) -> f64 {
-    f64::from(count.load(Ordering::Relaxed)) / f64::from(ONE)
-}
-
-/// Takes a share of a count away. Two threads may do so at once: neither takes what the other has taken.
-pub(crate) fn fade(count: &AtomicU32) {
-    if count.load(Ordering::Relaxed) == 0 {
-        return;
-    }
-    let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
-    let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
-}
-
-/// Returns the stage of a client's run, by pair of octaves of its interval.
-#[inline]
-fn stage_of(expected: Expectation) -> Option<usize> {
-    let octaves = usize::from(expected.class.0.min(224)) / 16;
-    Some(octaves * Rhythm::STAGES + expected.rhythm.stage()?)
-}
-
-fn is_some(count: &AtomicU32) -> bool {
-    count.load(Ordering::Relaxed) > 0
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::expectation::Trust;
     use crate::history::History;
@@ -687,8 +535,8 @@ mod tests {
         for bin in row.bins() {
             let size = below(14);
             let waited = below(1 << size) * ONE / 16;
-            table.waits.waited[bin].store(waited, Ordering::Relaxed);
-            table.waits.returned[bin].store(below(waited + 1), Ordering::Relaxed);
+            set(&table.waits.waited[bin], waited);
+            set(&table.waits.returned[bin], below(waited + 1));
         }
     }
 
@@ -721,45 +569,11 @@ mod tests {
             let best = if is_loose { smoothed(&smoothed(&best)) } else { best };
             for ((bin, at), best) in row.bins().enumerate().zip(best) {
                 let exact = best * UNIT;
-                let worth = f64::from(table.waits.worth[at].load(Ordering::Relaxed));
+                let worth = f64::from(get(&table.waits.worth[at]));
                 let error = (worth - exact).abs();
                 assert!(error <= 1.0 + exact * 1e-9, "{row:?}, bin {bin}: {worth}, not {exact}");
             }
         }
-    }
-
-    #[test]
-    fn what_differs_little_is_smoothed() {
-        let worth = [8.0, 16.0, 8.0, 100.0, 24.0];
-        let expected = [32.0 / 3.0, 48.0 / 4.0, 32.0 / 3.0, 100.0, 24.0];
-        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-12;
-        assert!(smoothed(&worth).iter().zip(&expected).all(close), "{:?}", smoothed(&worth));
-    }
-
-    /// Ten wait: one is given up on in the first bin, four return in the second, and the other
-    /// five are given up on in the third. One more is assumed.
-    #[test]
-    fn who_is_given_up_on_counts_until_then() {
-        let counts =
-            Counts { waited: vec![1.0, 4.0, 5.0, 0.0], returned: vec![0.0, 4.0, 0.0, 0.0] };
-        let expected = [0.1 / 10.5, 4.1 / 10.0, 0.1 / 3.5, 0.1];
-        for (hazard, expected) in counts.hazards(1.0, |_| 0.1).into_iter().zip(expected) {
-            assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
-        }
-    }
-
-    /// Forty were waited for until the third bin, and one more is assumed. 123 younger ones are still waited for, which is 41 more
-    /// than twice as many.
-    #[test]
-    fn a_flood_of_strangers_is_not_taken_to_come_like_those_before() {
-        let counts = Counts { waited: vec![100.0, 23.0, 40.0], returned: vec![0.0, 0.0, 40.0] };
-        let still = [100.0, 23.0, 0.0];
-        let wary = |hazards: [f64; 3]| counts.wary_of_a_flood(hazards.to_vec(), &still);
-        let expected = [0.1, 0.2, 0.5 * 41.0 / (41.0 + 41.0)];
-        for (hazard, expected) in wary([0.1, 0.2, 0.5]).into_iter().zip(expected) {
-            assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
-        }
-        assert_eq!(counts.wary_of_a_flood(vec![0.1, 0.2, 0.5], &[82.0, 0.0, 9.0])[2], 0.5);
     }
 
     #[test]
@@ -771,44 +585,13 @@ mod tests {
             table.watch(Expectation::UNKNOWN, 2_000, young);
             let sampled =
                 ReturnTimes { of: Clientele { watched: young.into(), ..table.of }, ..table };
-            sampled.waits.due.store(1, Ordering::Relaxed);
+            set(&sampled.waits.due, 1);
             sampled.learn();
             sampled.worth(Expectation::UNKNOWN, 2_000)
         };
         let [none, few, many] = [1, FIRST, 20 * FIRST].map(worth_if);
         assert!(few > none / 4, "{few} of {none}: some are waited for");
         assert!(many < few / 8, "{many} of {few}");
-    }
-
-    #[test]
-    fn no_chance_is_above_one() {
-        let counts = Counts { waited: vec![0.0, 1.0], returned: vec![8.0, 8.0] };
-        for hazard in counts.hazards(1.0, |_| 0.1) {
-            assert!((0.0..=1.0).contains(&hazard), "{hazard}");
-        }
-    }
-
-    #[test]
-    fn no_count_fades_below_nothing() {
-        let (table, row, done) = (table(), Row::Unknown, AtomicBool::new(false));
-        let counts = &table.waits.waited[row.bins()];
-        let most = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    table.fade(row);
-                }
-            });
-            let mut most = 0;
-            for _ in 0..20_000 {
-                counts.iter().for_each(|count| count.store(1, Ordering::Relaxed));
-                table.fade(row);
-                let left = counts.iter().map(|count| count.load(Ordering::Relaxed));
-                most = left.fold(most, u32::max);
-            }
-            done.store(true, Ordering::Relaxed);
-            most
-        });
-        assert_eq!(most, 0);
     }
 
     #[test]
@@ -883,7 +666,7 @@ mod tests {
         // A count to which nothing is added any more vanishes in the end.
         let other = Expectation { trust: Trust::Loose, ..MINUTE };
         batches(&table, 2_000, other, interval, true);
-        assert_eq!(table.waits.waited[ages::bin_of(MINUTE, interval)].load(Ordering::Relaxed), 0);
+        assert_eq!(get(&table.waits.waited[ages::bin_of(MINUTE, interval)]), 0);
     }
 
     #[test]
@@ -897,7 +680,7 @@ mod tests {
         let many = ReturnTimes { of: Clientele { watched: 10_000, ..table.of }, ..table };
         let unaware = ReturnTimes { of: many.of, ..unaware };
         for table in [&many, &unaware] {
-            table.waits.due.store(1, Ordering::Relaxed);
+            set(&table.waits.due, 1);
             table.learn();
         }
         let (aware, unaware) = (many.worth(MINUTE, 0), unaware.worth(MINUTE, 0));
@@ -910,9 +693,9 @@ mod tests {
             let table = ReturnTimes::new(1, clients, Interval::from_ms(60_000));
             (0..samples).for_each(|_| table.watch(MINUTE, 1, 1));
             table.forget_samples();
-            let left = table.waits.watched.load(Ordering::Relaxed);
+            let left = get(&table.waits.watched);
             let bin = ages::bin_of(MINUTE, 1);
-            assert_eq!(table.waits.still[bin].load(Ordering::Relaxed), ONE * left);
+            assert_eq!(get(&table.waits.still[bin]), ONE * left);
             left
         };
         assert_eq!(left(1_000, 300), 150);
@@ -930,7 +713,7 @@ mod tests {
         let mut due_after = Vec::new();
         for waits in 1..=2 * 16 * BATCH {
             table.record(MINUTE, 1, true);
-            if table.waits.due.load(Ordering::Relaxed) == 1 {
+            if get(&table.waits.due) == 1 {
                 due_after.push(waits / FIRST);
                 table.learn();
             }
@@ -992,10 +775,7 @@ mod tests {
     #[test]
     fn one_client_of_some_is_a_sample() {
         let table = table();
-        let sampled = || -> u32 {
-            let samples = table.waits.alike.samples().iter();
-            samples.map(|count| count.load(Ordering::Relaxed)).sum::<u32>() / ONE
-        };
+        let sampled = || table.waits.still[Row::Alike.bins()].iter().map(get).sum::<u32>() / ONE;
         (0..4 * SAMPLED).for_each(|_| table.watch(Expectation::UNKNOWN, 1, 1));
         assert_eq!(sampled(), 4 * SAMPLED);
         table.watch(Expectation::UNKNOWN, 1, SAMPLED - 1);

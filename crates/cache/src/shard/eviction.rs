@@ -141,14 +141,16 @@ impl<R: Region> Shard<'_, R> {
             }
             turn = list as u32 + 1;
         }
+        let mut looks = self.return_times.begin_looks();
         for _ in 0..LOOKS.min(fresh) {
             let at = next_in_turn(&mut hand, fresh);
             let slot = &self.slots[at];
             if slot.id_length() > 0 {
                 let age_ticks = now.abs_diff(slot.seen);
-                search.consider(at, self.return_times.look(slot.expected(), age_ticks));
+                search.consider(at, looks.look(slot.expected(), age_ticks));
             }
         }
+        looks.end();
         (self.header.turn, self.header.hand) = (turn, hand);
         self.header.candidates = search.end();
     }

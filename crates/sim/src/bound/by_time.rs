@@ -1,9 +1,9 @@
 //! The bound where places that are free at one time are lost for another.
 //!
-//! The pass is cut into parts of the same length, and in each a slot-millisecond has a price, in clients that come back. Whatever
-//! the prices, no policy gains more clients than all slot-time costs, and what it pays to keep the sessions of each class, as
-//! long as that pays, beyond their price (weak duality). Prices rise where more places would be taken than there are, and
-//! fall where fewer. The least of the sums is the bound.
+//! The pass is cut into parts of the same length. In each a slot-millisecond has a price, in clients that come back. For any prices, no
+//! policy gains more clients than the price of all slot-time, plus what each class gains beyond its price if its sessions are kept
+//! for as long as that pays (weak duality). Prices rise where more places would be taken than there are, and fall where fewer
+//! would. The least sum is the bound.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ struct Answer {
     taken_ms: [f64; PARTS],
 }
 
-/// Adds the clients that are back to `hits`. Waits are in order of age; requests count from `counted_ms` on.
+/// Adds the clients that are back to `hits`, which are none yet. Waits are in order of age; requests count from `counted_ms` on.
 pub(super) fn fill<'a>(
     classes: impl Iterator<Item = &'a [Wait]>,
     pass_ms: Range<u64>,
@@ -86,12 +86,11 @@ pub(super) fn fill<'a>(
         change *= slower;
     }
     prices.of = best.1;
-    let mut kept = hits.times(0.0);
-    classes.iter().for_each(|class| class.keep(&prices, &mut kept));
+    classes.iter().for_each(|class| class.keep(&prices, hits));
     // What is kept at these prices takes a few places too many or too few.
-    let counted = kept.counted();
+    let counted = hits.counted();
     if counted > 0 {
-        *hits = kept.times(best.0 / counted as f64);
+        *hits = hits.times(best.0 / counted as f64);
     }
 }
 
@@ -110,6 +109,19 @@ impl Parts {
     /// Returns the middle of a part.
     fn middle_ms(&self, part: usize) -> f64 {
         self.began_ms + (part as f64 + 0.5) * self.length_ms
+    }
+
+    /// Adds the time for which slots are taken to that of the parts in which they are.
+    fn take(&self, slots: f64, time_ms: Range<f64>, taken_ms: &mut [f64; PARTS]) {
+        let first = self.holding(time_ms.start);
+        for (part, taken_ms) in taken_ms.iter_mut().enumerate().skip(first) {
+            let began_ms = self.began_ms + part as f64 * self.length_ms;
+            let here_ms = time_ms.end.min(began_ms + self.length_ms) - time_ms.start.max(began_ms);
+            if here_ms <= 0.0 {
+                break;
+            }
+            *taken_ms += slots * here_ms;
+        }
     }
 }
 
@@ -226,21 +238,6 @@ impl Prices<'_> {
             }
         }
         Answer { bound, taken_ms }
-    }
-}
-
-impl Parts {
-    /// Adds the time for which slots are taken to that of the parts in which they are.
-    fn take(&self, slots: f64, time_ms: Range<f64>, taken_ms: &mut [f64; PARTS]) {
-        let first = self.holding(time_ms.start);
-        for (part, taken_ms) in taken_ms.iter_mut().enumerate().skip(first) {
-            let began_ms = self.began_ms + part as f64 * self.length_ms;
-            let here_ms = time_ms.end.min(began_ms + self.length_ms) - time_ms.start.max(began_ms);
-            if here_ms <= 0.0 {
-                break;
-            }
-            *taken_ms += slots * here_ms;
-        }
     }
 }
 
