@@ -462,7 +462,7 @@ impl<'r, R: Region> Shard<'r, R> {
             now,
             &ghost,
             |ghost| match learns {
-                true => return_times.worth(ghost.expected(), ghost.age_ticks(now)),
+                true => return_times.worth_of_ghost(ghost.expected(), ghost.age_ticks(now)),
                 false => u64::from(u32::MAX - ghost.age_ticks(now)),
             },
             |ghost| {

@@ -2,7 +2,10 @@
 //! repository, with few seeds.
 
 use crate::population::{after_first_of_run, play, simulation};
-use rejoin_sim::{Cell, HitRates, Plan};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rejoin_sim::{Cell, HitRates, Plan, Progress};
+use rejoin_trace::Event;
 
 const SEEDS: u32 = 2;
 
@@ -77,6 +80,36 @@ fn runs_with_a_memory_are_made_use_of() {
             assert!(share >= 0.968, "{share:.3} of the bound at {}", both.capacity);
         }
     }
+}
+
+/// A quarter of the clients come every 20 minutes and the others every 90, all at random. In a cache of a twentieth of them few
+/// sessions are there long enough to tell.
+#[test]
+fn in_a_small_cache_frequent_clients_keep_their_places() {
+    const CLIENTS: u64 = 4_000;
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mut events = Vec::new();
+    for client in 0..CLIENTS {
+        let mean_ms = if client % 4 == 0 { 20.0 } else { 90.0 } * 60_000.0;
+        let mut gap_ms = || {
+            let uniform = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+            -(1.0 - uniform).ln() * mean_ms
+        };
+        let mut time_ms = gap_ms();
+        while time_ms < 24.0 * 3_600_000.0 {
+            let time = time_ms as u64;
+            events.push(Event { time_ms: time, client, first_of_run: false, returns_in_ms: None });
+            time_ms += gap_ms();
+        }
+    }
+    events.sort_by_key(|event| event.time_ms);
+    let simulation =
+        simulation(&Plan::parse("").expect("a plan"), "learned,lru,sieve,lfu", &[200], 1);
+    let outcome = simulation.run(&events[..], &Progress::default()).expect("a simulation");
+    let rates: Vec<f64> =
+        outcome.cells.iter().map(|cell| after_first_of_device(&cell.rates)).collect();
+    let [learned, others @ ..] = &rates[..] else { panic!("four policies") };
+    assert!(others.iter().all(|other| *learned >= other - 0.5), "{rates:.1?}");
 }
 
 #[test]

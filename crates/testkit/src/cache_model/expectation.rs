@@ -349,9 +349,14 @@ impl Beliefs {
         self.return_times.worth(expected.told(), in_32_bits(age_ticks))
     }
 
-    /// Returns the worth of remembering a client: where nothing is learned, it falls with age.
+    /// Returns the worth of remembering a client, which is greatest where two gaps or more are known that are no habit. Where nothing
+    /// is learned, it falls with age.
     pub(crate) fn worth_remembering(&self, expected: Expected, age_ticks: u64) -> u64 {
-        if self.weighs() { self.worth(expected, age_ticks) } else { u64::MAX - age_ticks }
+        match expected {
+            _ if !self.weighs() => u64::MAX - age_ticks,
+            Expected::Irregular(..) => 4 * self.worth(expected, age_ticks),
+            _ => self.worth(expected, age_ticks),
+        }
     }
 
     /// After every operation.
