@@ -23,8 +23,8 @@ use crate::units::above_zero;
 #[command(after_help = "\
 Standard input is sent to the server, and its answer is written to standard output; standard error
 has a line about the session. The connection lasts until the server closes it, or until Ctrl-C;
-`--half-close` tells the server when standard input has ended. `rejoin manager` must be running. Also
-exits 1 if the server closes without close_notify (possible truncation).
+`--half-close` tells the server when standard input has ended. `rejoin manager` must be running.
+Also exits 1 if the server closes without close_notify (possible truncation).
 Examples:
   printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
   rejoin connect -v --ca ca.pem --alpn h2,http/1.1 '[::1]:8443'")]

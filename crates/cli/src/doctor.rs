@@ -29,7 +29,7 @@ itself is asked for its page (HEAD /). Certificates are judged, and never refuse
 What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
 A process id, a unit of systemd or --all is looked into instead, as by `rejoin status`: each thing
 that stands in the way, with its mend. The options below are then unused, but --json.
-Exit codes: 0 if sessions resume, 1 if something stands in the way or it is not known, 2 for an error.
+Exit codes: 0 if sessions resume, 1 if something stands in the way or is not known, 2 for an error.
 Examples:
   rejoin doctor example.com
   rejoin doctor shop.example:8443 --address 192.0.2.1,192.0.2.2 --html shop.html

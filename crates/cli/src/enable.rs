@@ -26,13 +26,13 @@ use unit::Unit;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Writes /etc/rejoin/NAME.cnf, which loads librejoin.so and has its settings, and a drop-in of the unit
-that sets OPENSSL_CONF to it. The server itself is not changed. Rejoin begins with the unit's next
-start: --now restarts it, connects to it twice, and tells whether the second connection resumed, or
-why not. If it does not start, the files are removed again. Files that are there are kept as they are,
-with the settings that you gave them. `rejoin disable NAME` removes both.
-`clients` stands for programs that are not changed, such as curl, Python and git: they go through the
-TLS manager, which is started. By default root means all users, and others mean themselves.
+Writes /etc/rejoin/NAME.cnf, which loads librejoin.so and has its settings, and a drop-in of the
+unit that sets OPENSSL_CONF to it. The server itself is not changed. Rejoin begins with the unit's
+next start: --now restarts it, connects to it twice, and tells whether the second connection
+resumed, or why not. If it does not start, the files are removed again. Files that are there are
+kept as they are, with the settings that you gave them. `rejoin disable NAME` removes both.
+`clients` stands for programs that are not changed, such as curl, Python and git: they go through
+the TLS manager, which is started. By default root means all users, and others mean themselves.
 Exit codes: 0 if done, 1 if not, or with --now if no connection resumed, 2 for wrong arguments.
 Examples:
   rejoin enable nginx --dry-run

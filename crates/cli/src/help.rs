@@ -51,6 +51,22 @@ mod tests {
         }
     }
 
+    /// A longer line is broken where clap's are, and a word or two stand alone in the next.
+    #[test]
+    fn no_line_of_a_help_is_too_wide() {
+        fn check(command: &Command) {
+            let helps = [command.get_before_help(), command.get_after_help()];
+            let helps = helps.into_iter().flatten().map(|help| help.to_string());
+            for help in helps {
+                let widest = help.lines().max_by_key(|line| line.chars().count());
+                let widest = widest.unwrap_or_default();
+                assert!(widest.chars().count() <= 100, "{}: {widest}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Arguments::command());
+    }
+
     #[cfg(feature = "lab")]
     #[test]
     fn the_help_lists_every_command_of_a_group_and_no_other() {

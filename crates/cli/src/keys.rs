@@ -26,7 +26,7 @@ Examples:
   rejoin keys rotate web
   rejoin keys retire web 3f2a
   rejoin keys revoke --cluster 3f2a
-  rejoin keys export web --follow --format nginx --context web --output /run/rejoin/nginx \
+  rejoin keys export web --follow --format nginx --context web --output /run/rejoin/nginx \\
     --then 'nginx -s reload'")]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -39,12 +39,12 @@ use memory::Sizer;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Returning devices are all connections but the first of each device. By default, the size is where more
-buys little: half and twice as much are told beside it. Capacities are found by trial, and the
+Returning devices are all connections but the first of each device. By default, the size is where
+more buys little: half and twice as much are told beside it. Capacities are found by trial, and the
 policies are fifo, lru, learned, and both if clients announce their return; those of a plan are for
 `rejoin simulate` only. A plan without groups describes the servers of a trace or a log.
-docs/plan.md has log formats for nginx, HAProxy and Apache that tell connections apart; combined logs
-are read, too. No address of a log is kept or printed.
+docs/plan.md has log formats for nginx, HAProxy and Apache that tell connections apart; combined
+logs are read, too. No address of a log is kept or printed.
 Examples:
   rejoin plan --log /var/log/nginx/access.log*
   zcat access.log.*.gz | rejoin plan --log - --html plan.html

@@ -17,9 +17,9 @@ use crate::trace_file;
 #[command(after_help = "\
 There are three hit rates: of all requests, of those after the first of each device, and of those
 after the first of each run. The last equals the first if a trace marks no runs.
-Policies of the shipped cache: lru, predictive, learned, both. Policies to compare with: fifo, random,
-lfu, mru, fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact, clairvoyant,
-clairvoyant-no-bypass. No policy that knows as much exceeds bound and bound-learned;
+Policies of the shipped cache: lru, predictive, learned, both. Policies to compare with: fifo,
+random, lfu, mru, fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact,
+clairvoyant, clairvoyant-no-bypass. No policy that knows as much exceeds bound and bound-learned;
 bound-by-time and bound-learned-by-time take longer, and are closer to what can be reached.
 Options override the plan. The default policies are the plan's, else fifo, lru, random, predictive,
 learned and clairvoyant. A plan without groups describes the servers of a trace.

@@ -16,8 +16,8 @@ use crate::terminal::{chain, complain, print};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Removes the two files that `rejoin enable NAME` wrote, and the service's cache, unless it is in use.
-A service that runs keeps Rejoin until its next start, and until then an empty file of settings, because
-it may read them again. Run the command again then, or give --now.
+A service that runs keeps Rejoin until its next start, and until then an empty file of settings,
+because it may read them again. Run the command again then, or give --now.
 Examples:
   rejoin disable nginx --now
   rejoin disable --all")]

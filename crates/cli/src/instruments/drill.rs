@@ -20,10 +20,11 @@ const LEAST_MADE: f64 = 95.0;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Clients come to the servers in turn, each with the session that the last one gave it, and every fifth
-time without. So 80 % resume where all servers resume each other's sessions. They ask for / and must
-get HTTP 200. Then something is broken for a while: a process of this machine, or whatever a command
-breaks, as on another machine over ssh. A paused process goes on afterwards, after Ctrl-C too.
+Clients come to the servers in turn, each with the session that the last one gave it, and every
+fifth time without. So 80 % resume where all servers resume each other's sessions. They ask for /
+and must get HTTP 200. Then something is broken for a while: a process of this machine, or whatever
+a command breaks, as on another machine over ssh. A paused process goes on afterwards, after Ctrl-C
+too.
 Exit codes: 0 if all were answered and resume again, 1 if not, 2 for an error, 3 if this machine did
 not keep up.
 Examples:

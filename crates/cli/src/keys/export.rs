@@ -26,11 +26,11 @@ use then::Then;
 The server holds the context's keys only, which differ from those of servers with Rejoin. Files have
 mode 600 and are replaced as a whole. docs/keys.md has the line for each server.
 Examples:
-  rejoin keys export web --follow --format nginx --context shop --output /run/rejoin/nginx \
+  rejoin keys export web --follow --format nginx --context shop --output /run/rejoin/nginx \\
     --then 'nginx -s reload'
-  rejoin keys export --cluster --follow --format haproxy --context shop --output /run/rejoin/haproxy \
-    --push /run/haproxy/admin.sock
-  rejoin keys export --ring /etc/rejoin/ring --follow --format envoy --context shop \
+  rejoin keys export --cluster --follow --format haproxy --context shop \\
+    --output /run/rejoin/haproxy --push /run/haproxy/admin.sock
+  rejoin keys export --ring /etc/rejoin/ring --follow --format envoy --context shop \\
     --output /run/rejoin/envoy.yaml")]
 pub(crate) struct Arguments {
     /// The cache whose ring is exported, unless --cluster or --ring is given

@@ -21,7 +21,7 @@ After Ctrl-C the figures so far are shown.
 Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench handshake --html handshake.html
-  rejoin bench handshake --stack rustls --tls 1.3 --key-type ml-dsa-65 --client-certificates with --json")]
+  rejoin bench handshake --stack rustls --key-type ml-dsa-65 --client-certificates with --json")]
 pub(crate) struct Arguments {
     /// The TLS libraries
     #[arg(long, value_parser = one_of(STACKS), value_delimiter = ',', default_value = "openssl,rustls")]

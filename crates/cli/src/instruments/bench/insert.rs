@@ -13,8 +13,8 @@ use crate::units::seconds_in;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-`make bench-insert` builds the benchmark for --jmh and runs this command. Native caches take turns on
-one thread, whose CPU time is measured; JMH measures JSSE, each JDK in its own processes.
+`make bench-insert` builds the benchmark for --jmh and runs this command. Native caches take turns
+on one thread, whose CPU time is measured; JMH measures JSSE, each JDK in its own processes.
 Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench insert

@@ -19,8 +19,8 @@ use crate::units::{Time, above_zero};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The benchmark runs real servers with one thread each and real handshakes over loopback; give the
-devices a core of their own. Times are in the population's time. Beyond saturation a transaction takes
-longer, but no more CPU time.
+devices a core of their own. Times are in the population's time. Beyond saturation a transaction
+takes longer, but no more CPU time.
 Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench throughput --html throughput.html

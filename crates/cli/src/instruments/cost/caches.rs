@@ -21,8 +21,8 @@ use crate::units::{bytes_in, seconds_in};
 #[command(after_help = "\
 The server runs under valgrind, up to two hundred times slower. The tables show instructions and
 misses of its program and libraries, without the kernel, beside paper 001's. Each figure is the
-difference of two runs. A trace is played through a simulator of the paper's auxiliary L2 cache. After
-Ctrl-C the figures so far are shown.
+difference of two runs. A trace is played through a simulator of the paper's auxiliary L2 cache.
+After Ctrl-C the figures so far are shown.
 Examples:
   rejoin cost caches --html caches.html
   rejoin cost caches --sizes 30 --mode full --tls 1.3 --l1 16KiB --l2 2MiB --traced 0 --json")]
