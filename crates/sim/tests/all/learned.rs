@@ -97,8 +97,8 @@ fn in_a_small_cache_frequent_clients_keep_their_places() {
         };
         let mut time_ms = gap_ms();
         while time_ms < 24.0 * 3_600_000.0 {
-            let time = time_ms as u64;
-            events.push(Event { time_ms: time, client, first_of_run: false, returns_in_ms: None });
+            let (first_of_run, returns_in_ms) = (false, None);
+            events.push(Event { time_ms: time_ms as u64, client, first_of_run, returns_in_ms });
             time_ms += gap_ms();
         }
     }

@@ -354,7 +354,7 @@ impl Beliefs {
     pub(crate) fn worth_remembering(&self, expected: Expected, age_ticks: u64) -> u64 {
         match expected {
             _ if !self.weighs() => u64::MAX - age_ticks,
-            Expected::Irregular(..) => 4 * self.worth(expected, age_ticks),
+            Expected::Irregular(..) => self.worth(expected, age_ticks).saturating_mul(4),
             _ => self.worth(expected, age_ticks),
         }
     }
