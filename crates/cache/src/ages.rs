@@ -4,6 +4,7 @@
 //! each rhythm and six octaves of mean gaps. Clients about which nothing is known have one more row, with a bin for every class
 //! of age, and so have all together, for where they are alike.
 
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::expectation::Expectation;
@@ -77,20 +78,46 @@ const fn first_apart(bin: i32) -> i32 {
     }
 }
 
-/// The bin of a number of classes apart, counted from the least.
-const BIN_OF: [u8; 2 * LONGEST + 1] = {
-    let mut bins = [0; 2 * LONGEST + 1];
+/// The bin of a class of ages in a row by age alone, then those of a number of classes above the interval's, from the least: in a row
+/// of clients that keep an interval, and of clients that keep none.
+static BIN_OF: [u8; LOOSE_FROM + LONGEST + 1] = {
+    let mut bins = [0; LOOSE_FROM + LONGEST + 1];
     let mut at = 0;
     while at < bins.len() {
-        let mut bin = BINS as i32 - 1;
-        while bin > 0 && first_apart(bin) > at as i32 - LONGEST as i32 {
-            bin -= 1;
-        }
+        let bin = if at < AGES {
+            at
+        } else if at <= KEPT_FROM + LONGEST {
+            kept_bin_of(at as i32 - KEPT_FROM as i32)
+        } else {
+            loose_bin_of(at as i32 - LOOSE_FROM as i32)
+        };
         bins[at] = bin as u8;
         at += 1;
     }
     bins
 };
+
+const fn kept_bin_of(apart: i32) -> usize {
+    let mut bin = BINS - 1;
+    while bin > 0 && first_apart(bin as i32) > apart {
+        bin -= 1;
+    }
+    bin
+}
+
+const fn loose_bin_of(apart: i32) -> usize {
+    const MIDDLE: i32 = LOOSE_BINS as i32 / 2;
+    const LAST: i32 = LOOSE_BINS as i32 - 1;
+    match MIDDLE + apart.div_euclid(4) {
+        ..0 => 0,
+        bin @ 0..LAST => bin as usize,
+        _ => LOOSE_BINS - 1,
+    }
+}
+
+/// The places in [`BIN_OF`] of the class of the interval.
+const KEPT_FROM: usize = AGES + LONGEST;
+const LOOSE_FROM: usize = KEPT_FROM + LONGEST + 1 + LONGEST;
 
 /// A row of bins.
 #[derive(Debug, Clone, Copy)]
@@ -192,22 +219,83 @@ pub(crate) fn alike_bin_of(age_ticks: u32) -> usize {
 /// The bin, among all, that holds an age.
 #[inline]
 pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
-    let age = IntervalClass::holding(Interval::from_ticks(age_ticks));
-    if expected.is_unknown() {
-        return usize::from(age.0);
-    }
-    let class = expected.class.0.min(IntervalClass::LONGEST);
-    if expected.is_irregular() {
-        let apart = i32::from(age.0) - i32::from(class);
-        // A division that rounds down takes ten times the instructions of a shift.
-        let bin = ((apart >> 2) + LOOSE_BINS as i32 / 2).clamp(0, LOOSE_BINS as i32 - 1);
-        let row = usize::from(expected.rhythm.0 - 1) * LOOSE_OCTAVES + usize::from(class) / 48;
-        return FIRST_LOOSE + row * LOOSE_BINS + bin as usize;
-    }
-    let row = expected.trust as usize * OCTAVES + usize::from(class) / 16;
-    let apart = LONGEST + usize::from(age.0) - usize::from(class);
-    AGES + row * BINS + usize::from(BIN_OF[apart])
+    measured(expected, age_ticks).bin
 }
+
+/// An age of a client, as measured by its interval.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    /// The bin, among all, that holds it.
+    pub(crate) bin: usize,
+    /// 2⁴⁰ / interval.
+    pub(crate) per_tick: u64,
+}
+
+#[inline]
+pub(crate) fn measured(expected: Expectation, age_ticks: u32) -> Measured {
+    let is_irregular = expected.is_irregular();
+    // Clients of either kind come in no order, so that a branch would be guessed wrong.
+    let rhythm = select_unpredictable(is_irregular, usize::from(expected.rhythm().0), 0);
+    let Scale { first, from } = SCALES[usize::from(is_irregular) << 10 | expected.index()];
+    let in_row = usize::from(BIN_OF[usize::from(from) + class_of(age_ticks)]);
+    let bin = usize::from(first) + rhythm * LOOSE_OCTAVES * LOOSE_BINS + in_row;
+    Measured { bin, per_tick: PER_TICK[usize::from(from)] }
+}
+
+/// 2⁴⁰ / interval, by [`Scale::from`].
+static PER_TICK: [u64; LOOSE_FROM + 1] = {
+    let mut rates = [0; LOOSE_FROM + 1];
+    rates[0] = (1 << 40) / UNKNOWN_TICKS;
+    let mut class = 0;
+    while class <= LONGEST {
+        let ticks = IntervalClass(class as u8).upper_bound_ticks() as u64;
+        let rate = (1 << 40) / if ticks == 0 { 1 } else { ticks };
+        rates[KEPT_FROM - class] = rate;
+        rates[LOOSE_FROM - class] = rate;
+        class += 1;
+    }
+    rates
+};
+
+/// The row of a client, and where its bins begin.
+#[derive(Debug, Clone, Copy)]
+struct Scale {
+    /// The first bin of the row. If the client keeps no interval, it is that of rhythm zero, if there were one.
+    first: u16,
+    /// The place in [`BIN_OF`] of the lowest class of ages.
+    from: u16,
+}
+
+impl Scale {
+    const fn of(expected: Expectation, is_irregular: bool) -> Self {
+        let class = match expected.class() {
+            IntervalClass(class @ ..IntervalClass::LONGEST) => class as usize,
+            _ => LONGEST,
+        };
+        let (first, from) = if is_irregular {
+            let rhythms = LOOSE_OCTAVES * LOOSE_BINS;
+            (FIRST_LOOSE - rhythms + class / 48 * LOOSE_BINS, LOOSE_FROM - class)
+        } else if expected.index() == Expectation::UNKNOWN.index() {
+            (0, 0)
+        } else {
+            let row = expected.trust() as usize * OCTAVES + class / 16;
+            (AGES + row * BINS, KEPT_FROM - class)
+        };
+        Self { first: first as u16, from: from as u16 }
+    }
+}
+
+/// Scales by index of the expectation, and then those of clients that keep no interval.
+static SCALES: [Scale; 2 * Expectation::COUNT] = {
+    let mut scales = [Scale { first: 0, from: 0 }; 2 * Expectation::COUNT];
+    let mut at = 0;
+    while at < scales.len() {
+        let expected = Expectation::from_index(at % Expectation::COUNT);
+        scales[at] = Scale::of(expected, at >= Expectation::COUNT);
+        at += 1;
+    }
+    scales
+};
 
 #[cfg(test)]
 mod tests {
@@ -221,14 +309,15 @@ mod tests {
     #[test]
     fn a_bin_holds_the_classes_between_its_start_and_the_next() {
         let mut before = 0;
-        for (at, bin) in BIN_OF.into_iter().map(i32::from).enumerate() {
+        let kept = BIN_OF[AGES..=KEPT_FROM + LONGEST].iter().copied().map(i32::from);
+        for (at, bin) in kept.enumerate() {
             let apart = at as i32 - LONGEST as i32;
             assert!(bin == 0 || first_apart(bin) <= apart, "{apart} below bin {bin}");
             assert!(bin == BINS as i32 - 1 || apart < first_apart(bin + 1), "{apart}: {bin}");
             assert!(bin == before || bin == before + 1);
             before = bin;
         }
-        assert_eq!(usize::from(BIN_OF[LONGEST]), ON_TIME);
+        assert_eq!(usize::from(BIN_OF[KEPT_FROM]), ON_TIME);
         let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
         assert!(starts(Row::Kept(0), BINS + 1).is_sorted_by(|a, b| a < b));
         assert!(starts(Row::Loose(0), LOOSE_BINS + 1).is_sorted_by(|a, b| a < b));
@@ -238,20 +327,23 @@ mod tests {
     #[test]
     fn an_age_is_within_its_bin() {
         let of = |class: u8| Expectation::new(Trust::Kept, IntervalClass(class));
-        let loose =
-            |class| Expectation { trust: Trust::Loose, rhythm: Rhythm::new(1, 5), ..of(class) };
+        let loose = |class| {
+            Expectation::new(Trust::Loose, IntervalClass(class)).with_rhythm(Rhythm::new(1, 5))
+        };
         let all = (64..=224).step_by(5).flat_map(|class| [of(class), loose(class)]);
         for known in all {
-            let (class, bins) =
-                (usize::from(known.class.0), if known.is_irregular() { LOOSE_BINS } else { BINS });
+            let (class, bins) = (
+                usize::from(known.class().0),
+                if known.is_irregular() { LOOSE_BINS } else { BINS },
+            );
             let row = match known.is_irregular() {
-                true => Row::Loose(usize::from(known.rhythm.0 - 1) * LOOSE_OCTAVES + class / 48),
-                false => Row::Kept(usize::from(known.trust as u8) * OCTAVES + class / 16),
+                true => Row::Loose(usize::from(known.rhythm().0 - 1) * LOOSE_OCTAVES + class / 48),
+                false => Row::Kept(usize::from(known.trust() as u8) * OCTAVES + class / 16),
             };
             for age_class in 8..=224 {
                 for age_ticks in [ticks_of(age_class - 1) + 1, ticks_of(age_class)] {
                     // Classes and bins divide an octave evenly, each from a border of its own.
-                    let age = f64::from(age_ticks) / f64::from(known.class.upper_bound_ticks());
+                    let age = f64::from(age_ticks) / f64::from(known.class().upper_bound_ticks());
                     let eighth = 9.0 / 8.0;
                     let bin = bin_of(known, age_ticks) - row.bins().start;
                     assert!(row.start(bin) < age * eighth, "{age_ticks} in {bin} of {known:?}");

@@ -176,17 +176,17 @@ impl Alike {
 /// Returns true if a client is expected by nothing but its past.
 #[inline]
 pub(crate) fn may_be(expected: Expectation) -> bool {
-    expected.trust <= Trust::Confirmed && !expected.is_never()
+    expected.trust() <= Trust::Confirmed && !expected.is_never()
 }
 
 #[inline]
 fn octave_of(expected: Expectation) -> usize {
-    usize::from(expected.class.0.min(IntervalClass::LONGEST)) / 8
+    usize::from(expected.class().0.min(IntervalClass::LONGEST)) / 8
 }
 
 #[inline]
 fn group_of(expected: Expectation) -> usize {
-    octave_of(expected) * GROUPS_OF_OCTAVE + expected.rhythm.apart()
+    octave_of(expected) * GROUPS_OF_OCTAVE + expected.rhythm().apart()
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
     /// A client that keeps no interval, with a mean gap of an octave and the last gap so many octaves away.
     fn loose(octave: u8, apart: i32) -> Expectation {
         let class = IntervalClass(8 * octave + 3);
-        Expectation { rhythm: Rhythm::new(apart, 3), ..Expectation::new(Trust::Loose, class) }
+        Expectation::new(Trust::Loose, class).with_rhythm(Rhythm::new(apart, 3))
     }
 
     /// Compares groups of clients of one age of which so many were watched and so many came, several times, and returns the octaves

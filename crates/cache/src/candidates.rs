@@ -7,6 +7,8 @@
 //! Meanwhile the client may have come, or the session may be gone. So the candidate worth least is looked at again before it is
 //! evicted.
 
+use std::hint::select_unpredictable;
+
 use crate::slots::NONE;
 
 /// The most candidates.
@@ -15,97 +17,79 @@ const COUNT: usize = 8;
 /// The slots that each search looks at, in turns.
 pub(crate) const LOOKS: u32 = 16;
 
-/// The candidates of a shard. An empty place leads to no slot and has the greatest worth.
+/// The candidates of a shard, in order of worth. Empty places are at the end.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Candidates([Candidate; COUNT]);
+
+/// A candidate. An empty place leads to no slot and has the greatest worth.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Candidates {
-    slots: [u32; COUNT],
-    worth: [u64; COUNT],
+struct Candidate {
+    worth: u64,
+    /// A [`u32`], in a word of its own.
+    slot: u64,
 }
 
 impl Candidates {
     pub(crate) const COUNT: usize = COUNT;
-    pub(crate) const NONE: Self =
-        Self { slots: [NONE; Self::COUNT], worth: [u64::MAX; Self::COUNT] };
+    pub(crate) const NONE: Self = Self([Candidate::NONE; COUNT]);
 
-    /// Returns the place of the candidate worth least, its slot and its worth.
+    /// Returns the slot of the candidate worth least, and its worth.
     #[inline]
-    pub(crate) fn least(&self) -> Option<(usize, u32, u64)> {
-        let (at, least) = self.first(|worth, other| worth < other);
-        (self.slots[at] != NONE).then(|| (at, self.slots[at], least))
+    pub(crate) fn least(&self) -> Option<(u32, u64)> {
+        let Candidate { worth, slot } = self.0[0];
+        (slot as u32 != NONE).then_some((slot as u32, worth))
     }
 
-    /// Notes anew what a candidate is worth; `None` if it is none any more.
+    /// Removes the candidate worth least.
     #[inline]
-    pub(crate) fn note(&mut self, at: usize, worth: Option<u64>) {
-        match worth {
-            Some(worth) => self.worth[at] = worth,
-            None => (self.slots[at], self.worth[at]) = (NONE, u64::MAX),
-        }
-    }
-
-    /// Returns the first place of the candidate worth most, and its worth.
-    #[inline]
-    fn most(&self) -> (usize, u64) {
-        self.first(|worth, other| worth > other)
-    }
-
-    /// Returns the place whose worth beats all others, or the first such place. Neighbours are compared, then the
-    /// winners: no comparison waits for more than three others, as it would for all if the places were taken in order.
-    #[inline]
-    fn first(&self, beats: impl Fn(u64, u64) -> bool) -> (usize, u64) {
-        let mut places: [_; COUNT] = std::array::from_fn(|at| (at, self.worth[at]));
-        let mut left = COUNT;
-        while left > 1 {
-            left /= 2;
-            for at in 0..left {
-                let [first, second] = [places[2 * at], places[2 * at + 1]];
-                places[at] = if beats(second.1, first.1) { second } else { first };
-            }
-        }
-        places[0]
-    }
-}
-
-/// A search for candidates.
-pub(crate) struct Search {
-    candidates: Candidates,
-    /// The first place of the one worth most, and its worth.
-    most: (usize, u64),
-}
-
-impl Search {
-    /// Begins with those that are known.
-    #[inline]
-    pub(crate) fn beyond(candidates: Candidates) -> Self {
-        Self { candidates, most: candidates.most() }
+    pub(crate) fn remove_least(&mut self) {
+        self.0.copy_within(1.., 0);
+        self.0[COUNT - 1] = Candidate::NONE;
     }
 
     /// Notes what the place of a slot is worth, if that is less than that of another candidate.
     #[inline]
     pub(crate) fn consider(&mut self, slot: u32, worth: u64) {
-        if worth < self.most.1 {
-            self.note(slot, worth);
+        if worth < self.0[COUNT - 1].worth {
+            self.note(Candidate { worth, slot: slot.into() });
         }
     }
 
     // Not inlined: few slots come so far.
     #[inline(never)]
-    fn note(&mut self, slot: u32, worth: u64) {
-        let Candidates { slots, worth: of } = &mut self.candidates;
-        let (most, most_worth) = self.most;
-        let at = slots.iter().position(|known| *known == slot).unwrap_or(most);
-        (slots[at], of[at]) = (slot, worth);
-        if worth > most_worth || worth == most_worth && at < most {
-            self.most = (at, worth);
-        } else if at == most {
-            self.most = self.candidates.most();
+    fn note(&mut self, new: Candidate) {
+        if self.0.iter().any(|other| other.slot == new.slot) {
+            self.forget(new.slot);
+        }
+        let mut moving = new;
+        for place in &mut self.0 {
+            // All that are worth more move. They may begin anywhere, so that a branch would be guessed wrong.
+            let (here, moves) = (*place, new.worth < place.worth);
+            *place = Candidate::either(moves, moving, here);
+            moving = Candidate::either(moves, here, moving);
         }
     }
 
-    /// Returns all candidates.
-    #[inline]
-    pub(crate) fn end(self) -> Candidates {
-        self.candidates
+    #[cold]
+    #[inline(never)]
+    fn forget(&mut self, slot: u64) {
+        if let Some(at) = self.0.iter().position(|other| other.slot == slot) {
+            self.0.copy_within(at + 1.., at);
+            self.0[COUNT - 1] = Candidate::NONE;
+        }
+    }
+}
+
+impl Candidate {
+    const NONE: Self = Self { worth: u64::MAX, slot: NONE as u64 };
+
+    #[inline(always)]
+    fn either(first: bool, a: Self, b: Self) -> Self {
+        Self {
+            worth: select_unpredictable(first, a.worth, b.worth),
+            slot: select_unpredictable(first, a.slot, b.slot),
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! An expectation of a client's return: the interval it keeps, and how far that is trusted.
 
+use std::fmt;
+use std::hint::select_unpredictable;
+
 use crate::history::History;
 use crate::interval::{Interval, IntervalClass};
 use crate::rhythm::Rhythm;
@@ -20,28 +23,56 @@ pub enum Trust {
     Kept,
 }
 
-/// The expectation of a client's return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Expectation {
-    /// The degree to which the interval is trusted.
-    pub trust: Trust,
-    /// The interval at which it is expected.
-    pub class: IntervalClass,
-    /// How it comes, if it keeps no interval, or the stage of its run, if it keeps the application's.
-    pub rhythm: Rhythm,
-}
+/// The expectation of a client's return: at which interval it is expected, and how far that is trusted. How it comes is known, too,
+/// if it keeps no interval, and if it keeps the application's, the stage of its run.
+///
+/// From the lowest bit: the rhythm and the class, eight bits each, and two bits of trust. Every place that an eviction weighs is read
+/// as one, so that it is a single word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Expectation(u32);
 
 impl Expectation {
     /// The expectation of a client about which nothing is known.
     pub const UNKNOWN: Self = Self::new(Trust::Loose, IntervalClass(0));
     /// The expectation of a session that will not come back: the unused sibling of another (TLS 1.3).
     pub const NEVER: Self = Self::new(Trust::Loose, IntervalClass(255));
+    const RHYTHM_BITS: u32 = 8;
     /// The number of expectations.
     pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
 
     /// Makes the expectation of a client that keeps this interval.
     pub const fn new(trust: Trust, class: IntervalClass) -> Self {
-        Self { trust, class, rhythm: Rhythm::NONE }
+        Self::from_index((trust as usize) << 8 | class.0 as usize)
+    }
+
+    /// Returns the same of a client that comes so.
+    #[must_use]
+    #[inline]
+    pub const fn with_rhythm(self, rhythm: Rhythm) -> Self {
+        Self(self.0 >> Self::RHYTHM_BITS << Self::RHYTHM_BITS | rhythm.0 as u32)
+    }
+
+    /// Returns the degree to which the interval is trusted.
+    #[inline]
+    pub const fn trust(self) -> Trust {
+        match self.index() >> 8 {
+            0 => Trust::Loose,
+            1 => Trust::Confirmed,
+            2 => Trust::Claimed,
+            _ => Trust::Kept,
+        }
+    }
+
+    /// Returns the interval at which the client is expected.
+    #[inline]
+    pub const fn class(self) -> IntervalClass {
+        IntervalClass(self.index() as u8)
+    }
+
+    /// Returns how it comes, if it keeps no interval, or the stage of its run, if it keeps the application's.
+    #[inline]
+    pub const fn rhythm(self) -> Rhythm {
+        Rhythm(self.0 as u8)
     }
 
     /// Predicts from the hint as far as it is believed, or else from the client's history. Where
@@ -70,7 +101,7 @@ impl Expectation {
 
     /// Returns when a client last seen at `seen_ms` is expected, on the same clock; `None` if never.
     pub fn returns_ms(self, seen_ms: u64) -> Option<u64> {
-        (self != Self::NEVER).then(|| seen_ms.saturating_add(self.class.interval().as_ms()))
+        (self != Self::NEVER).then(|| seen_ms.saturating_add(self.class().interval().as_ms()))
     }
 
     /// Predicts from the client's own past.
@@ -79,9 +110,7 @@ impl Expectation {
         match history.class() {
             None => Self::UNKNOWN,
             Some((class, true)) => Self::new(Trust::Confirmed, class),
-            Some((class, false)) => {
-                Self { rhythm: history.rhythm(), ..Self::new(Trust::Loose, class) }
-            }
+            Some((class, false)) => Self::new(Trust::Loose, class).with_rhythm(history.rhythm()),
         }
     }
 
@@ -107,19 +136,19 @@ impl Expectation {
     /// Returns true if the session will not come back: [`Self::NEVER`].
     #[inline]
     pub(crate) fn is_never(self) -> bool {
-        self.class.0 == Self::NEVER.class.0
+        self.class().0 == Self::NEVER.class().0
     }
 
     /// Returns true if the client keeps no interval, and more than one gap of it is known.
     #[inline]
     pub(crate) fn is_irregular(self) -> bool {
-        self.rhythm.is_loose()
+        self.rhythm().is_loose()
     }
 
     /// Returns its place among all [`Self::COUNT`].
     #[inline]
     pub(crate) const fn index(self) -> usize {
-        (self.trust as usize) << 8 | self.class.0 as usize
+        (self.0 >> Self::RHYTHM_BITS) as usize
     }
 
     /// Returns the expectation of an index and a history; the inverse of [`Self::index`].
@@ -131,12 +160,12 @@ impl Expectation {
     /// Returns the same with what else a history says.
     #[inline(always)]
     fn with(self, history: History) -> Self {
-        let rhythm = match self.trust {
-            Trust::Loose if Self::may_be_irregular(self.index()) => history.rhythm(),
-            Trust::Kept => history.stage(self.class.interval()),
-            _ => Rhythm::NONE,
-        };
-        Self { rhythm, ..self }
+        if self.trust() == Trust::Kept {
+            return self.with_rhythm(history.stage(self.class().interval()));
+        }
+        let may_be = Self::may_be_irregular(self.index());
+        // Clients of either kind come in no order, so that a branch would be guessed wrong.
+        self.with_rhythm(select_unpredictable(may_be, history.rhythm(), Rhythm::NONE))
     }
 
     /// Returns true if a client with an expectation of this index keeps no interval, if enough gaps are known.
@@ -147,10 +176,18 @@ impl Expectation {
 
     /// Returns the expectation of an index. Only the lowest ten bits count.
     #[inline]
-    pub(crate) fn from_index(index: usize) -> Self {
-        const ALL: [Trust; 4] = [Trust::Loose, Trust::Confirmed, Trust::Claimed, Trust::Kept];
-        let trust = ALL[index >> 8 & 3];
-        Self::new(trust, IntervalClass(index as u8))
+    pub(crate) const fn from_index(index: usize) -> Self {
+        Self((index as u32 & (Self::COUNT as u32 - 1)) << Self::RHYTHM_BITS)
+    }
+}
+
+impl fmt::Debug for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expectation")
+            .field("trust", &self.trust())
+            .field("class", &self.class())
+            .field("rhythm", &self.rhythm())
+            .finish()
     }
 }
 
@@ -173,8 +210,8 @@ mod tests {
         let hinted = |gaps: &[u32], hint: Interval| {
             let mut history = History::default();
             gaps.iter().for_each(|&gap| history.record(gap));
-            let Expectation { trust, class, .. } = Expectation::hinted(history, hint);
-            (trust, class)
+            let expected = Expectation::hinted(history, hint);
+            (expected.trust(), expected.class())
         };
         let holding = |ticks| IntervalClass::holding(Interval::from_ticks(ticks));
         assert_eq!(hinted(&[], second), (Trust::Claimed, holding(250)));

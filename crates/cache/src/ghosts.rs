@@ -7,6 +7,8 @@
 //! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
 //! nothing else.
 
+use std::hint::select_unpredictable;
+
 use crate::History;
 use crate::expectation::{Expectation, Trust};
 use crate::interval::IntervalClass;
@@ -44,8 +46,8 @@ const UNIT_TICKS: u32 = 64;
 
 impl Ghost {
     fn packed(&self, now: u32) -> u64 {
-        let hint = match self.expected.trust {
-            Trust::Claimed | Trust::Kept => self.expected.class.0,
+        let hint = match self.expected.trust() {
+            Trust::Claimed | Trust::Kept => self.expected.class().0,
             Trust::Loose | Trust::Confirmed => 0,
         };
         let known = u64::from(hint) << HINT_SHIFT | u64::from(self.history.coarse());
@@ -79,15 +81,21 @@ impl Place {
     /// Returns what was expected of it.
     #[inline]
     pub(crate) fn expected(self) -> Expectation {
-        let kept = || History::class_kept(self.0 as u32 & HISTORY_MASK);
         match IntervalClass((self.0 >> HINT_SHIFT) as u8) {
-            IntervalClass(0) => match kept() {
-                Some(class) => Expectation::new(Trust::Confirmed, class),
-                None => Expectation::learned(self.history()),
-            },
-            // If the last gap is longer, the one before, which is not kept, was as short as that.
-            hint => Expectation::hinted(self.history().after(hint), hint.interval()),
+            IntervalClass(0) => {
+                let (class, is_kept, rhythm) = History::known(self.0 as u32 & HISTORY_MASK);
+                let trust = usize::from(is_kept) * Trust::Confirmed as usize;
+                Expectation::from_index(trust << 8 | usize::from(class.0)).with_rhythm(rhythm)
+            }
+            hint => self.hinted(hint),
         }
+    }
+
+    // Not inlined: it is long, and where the application gives no intervals none is.
+    #[inline(never)]
+    fn hinted(self, hint: IntervalClass) -> Expectation {
+        // If the last gap is longer, the one before, which is not kept, was as short as that.
+        Expectation::hinted(self.history().after(hint), hint.interval())
     }
 
     #[inline]
@@ -109,10 +117,13 @@ pub(crate) fn add(
     let Some(GhostSet(ghosts)) = set_of(sets, hash) else { return Some(*ghost) };
     let (mut least, mut worth_of_least) = (0, u64::MAX);
     for (at, place) in ghosts.iter().enumerate() {
-        let worth = if *place == 0 { 0 } else { 1 + worth(Place(*place)) };
-        if worth < worth_of_least {
-            (least, worth_of_least) = (at, worth);
-        }
+        let worth = match *place {
+            0 => 0,
+            place => worth(Place(place)).saturating_add(1),
+        };
+        let is_less = worth < worth_of_least;
+        least = select_unpredictable(is_less, at, least);
+        worth_of_least = worth.min(worth_of_least);
         if worth == 0 {
             break;
         }
@@ -204,7 +215,7 @@ mod tests {
             let mut history = History::default();
             gaps.iter().for_each(|gap| history.record(*gap));
             let expected = Expectation::hinted(history, hint);
-            assert_eq!(expected.trust, Trust::Kept);
+            assert_eq!(expected.trust(), Trust::Kept);
             let mut set = [GhostSet([0; 8])];
             add(&mut set, 1, 9 * UNIT_TICKS, &Ghost { expected, history, ..ghost(1, 0) });
             let ghost = take(&mut set, 1 << 32, 9 * UNIT_TICKS).expect("there");

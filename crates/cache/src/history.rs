@@ -1,5 +1,7 @@
 //! The history of a client's own past visits.
 
+use std::hint::select_unpredictable;
+
 use crate::interval::{Interval, IntervalClass, TICK_MS};
 use crate::rhythm::{Rhythm, octave};
 
@@ -165,11 +167,7 @@ impl History {
         self.0 >> Self::MEAN_SHIFT & Self::MEAN_MASK
     }
 
-    fn mean_and_count(self) -> (u32, u32) {
-        self.mean_and_count_with(self.habit())
-    }
-
-    /// Returns the same, with the habit that is known already.
+    /// The mean and the number of gaps, with the habit that is known already.
     #[inline]
     fn mean_and_count_with(self, habit: Option<Habit>) -> (u32, u32) {
         match habit {
@@ -284,9 +282,7 @@ impl History {
     /// Returns how the client comes, if it keeps no interval.
     #[inline]
     pub(crate) fn rhythm(self) -> Rhythm {
-        let (mean, count) = self.mean_and_count();
-        let octaves = (4 * self.gap() as i32 - mean as i32 + 16) >> 5;
-        Rhythm::new(octaves, count)
+        Rhythm::of_gaps(4 * self.gap(), self.mean(), self.count())
     }
 
     /// Returns true if that is not [`Rhythm::NONE`].
@@ -318,12 +314,26 @@ impl History {
         }
     }
 
-    /// Returns the class of the interval that the client of such bits keeps, if it keeps one: [`Self::class`] without the rest.
+    /// Returns the class of the interval that the client of such bits keeps, if it keeps one.
     #[inline]
-    pub(crate) fn class_kept(coarse: u32) -> Option<IntervalClass> {
+    fn class_kept(coarse: u32) -> Option<IntervalClass> {
         let gap = coarse & 0xff;
         let class = IntervalClass(gap.min(Self::LONGEST_CLASS) as u8);
         (gap > 0 && coarse >> 8 & 1 == 1).then_some(class)
+    }
+
+    /// Returns what [`Self::class`] and [`Self::rhythm`] do of such bits.
+    // Without branches: clients come in no order, so that each would be guessed wrong.
+    #[inline]
+    pub(crate) fn known(coarse: u32) -> (IntervalClass, bool, Rhythm) {
+        let gap = coarse & 0xff;
+        let has_habit = coarse >> 8 & 1 == 1;
+        let mean = 2 * (coarse >> 9 & 0x7f) + 1;
+        let count = coarse >> 16 & Self::MOST_COUNTED;
+        let rhythm = Rhythm::of_gaps(4 * gap, 4 * mean, count);
+        let is_loose = !has_habit & (gap > 0);
+        let class = IntervalClass(select_unpredictable(is_loose, mean, gap) as u8);
+        (class, has_habit & (gap > 0), select_unpredictable(is_loose, rhythm, Rhythm::NONE))
     }
 
     #[inline]
@@ -333,8 +343,12 @@ impl History {
             return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, 4 * gap));
         }
         let gap = coarse & 0xff;
+        if gap == 0 {
+            return Self::default();
+        }
         let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
-        Self::within_bounds(gap, 0, mean, count, 1)
+        let mean = mean.min(4 * Self::LONGEST_CLASS);
+        Self::of(gap.min(Self::LONGEST_CLASS), 0, mean, count.max(1), 1)
     }
 
     /// Returns true if the last two gaps agree, and not by chance.

@@ -160,20 +160,28 @@ impl<R: Region> Order<'_, '_, R> {
 /// Returns the first and the last of a list that is not empty.
 #[inline(always)]
 pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: usize) -> [End; 2] {
-    let list = &lists[index & (lists.len() - 1)];
-    let end = |slot: u32, seen| {
-        // Of some clients the list does not tell all that is expected.
-        let is_told = index != IRREGULAR && index < KEPT;
-        let expected =
-            if is_told { Expectation::from_index(index) } else { slots[slot].expected() };
-        End { slot, seen, expected }
+    let List { first, last, first_seen, last_seen } = lists[index & (lists.len() - 1)];
+    // Of some clients the list does not tell all that is expected.
+    let [of_first, of_last] = if index != IRREGULAR && index < KEPT {
+        [Expectation::from_index(index); 2]
+    } else {
+        expected_of(slots, first, last)
     };
-    [end(list.first, list.first_seen), end(list.last, list.last_seen)]
+    let end = |slot, seen, expected| End { slot, seen, expected };
+    [end(first, first_seen, of_first), end(last, last_seen, of_last)]
 }
 
-/// The lists that are not empty, in turns without end, but that of sessions never expected.
+// Not inlined: few lists are of that kind.
+#[inline(never)]
+fn expected_of<R: Region>(slots: &Slots<'_, R>, first: u32, last: u32) -> [Expectation; 2] {
+    [slots[first].expected(), slots[last].expected()]
+}
+
+/// The lists that are not empty, in turns, each once, but that of sessions never expected.
 pub(crate) struct Turns<'a> {
     occupied: &'a [u64; WORDS],
+    /// The list that came first; none until there is one.
+    first: u32,
     /// A bit for each word with such a list.
     words: u32,
     word: u32,
@@ -189,7 +197,7 @@ impl<'a> Turns<'a> {
         let bit = |word| u32::from(bits(occupied, word) != 0) << word;
         let words = (0..WORDS as u32).fold(0, |words, word| words | bit(word));
         let bits = bits(occupied, from / 64) & u64::MAX << (from % 64);
-        Self { occupied, words, word: from / 64, bits }
+        Self { occupied, first: NONE, words, word: from / 64, bits }
     }
 }
 
@@ -205,6 +213,12 @@ impl Iterator for Turns<'_> {
             self.bits = bits(self.occupied, self.word);
         }
         let index = self.word * 64 + self.bits.trailing_zeros();
+        if index == self.first {
+            return None;
+        }
+        if self.first == NONE {
+            self.first = index;
+        }
         self.bits &= self.bits - 1;
         Some(index as usize)
     }
@@ -230,5 +244,5 @@ pub(crate) fn place(lists: &[List], slot: &Slot) -> usize {
 /// Returns when a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
 #[inline]
 pub(crate) fn returns(seen: u32, expected: Expectation) -> u32 {
-    seen.saturating_add(expected.class.upper_bound_ticks())
+    seen.saturating_add(expected.class().upper_bound_ticks())
 }

@@ -35,8 +35,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{
-    self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS,
-    UP_TO_TWICE, rows,
+    self, ALL_BINS, BELOW_HALF, KEPT, LOOSE_OCTAVES, Measured, OCTAVES, ON_TIME, Row,
+    UNKNOWN_TICKS, UP_TO_TWICE, rows,
 };
 use crate::alike::{self, Alike, SAMPLED};
 use crate::counts::{ONE, add, fade, get, is_some, number, numbers, set};
@@ -45,18 +45,6 @@ use crate::hazards::{Counts, Hazards, returned_by, smoothed, worth_of};
 use crate::interval::{Interval, IntervalClass};
 use crate::rhythm::Rhythm;
 use crate::stages::Stages;
-
-/// 2⁴⁰ / interval, by class.
-const PER_TICK: [u64; IntervalClass::COUNT] = {
-    let mut rates = [0; IntervalClass::COUNT];
-    let mut class = 0;
-    while class < rates.len() {
-        let ticks = IntervalClass(class as u8).upper_bound_ticks() as u64;
-        rates[class] = (1 << 40) / if ticks == 0 { 1 } else { ticks };
-        class += 1;
-    }
-    rates
-};
 
 /// The number of waits that end between two calculations.
 const BATCH: u32 = 512;
@@ -249,7 +237,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Begins a series of looks at sessions.
     #[inline]
     pub(crate) fn begin_looks(&self) -> Looks<'_> {
-        Looks { times: self.lent(), first: get(&self.waits.watched), looks: 0 }
+        let are_alike = self.waits.alike.is_any();
+        Looks { times: self.lent(), first: get(&self.waits.watched), looks: 0, are_alike }
     }
 
     fn lent(&self) -> ReturnTimes<&Waits> {
@@ -267,7 +256,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
     #[inline]
     pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
-        self.worth_by(expected, age_ticks, ages::bin_of(expected, age_ticks))
+        let measured = ages::measured(expected, age_ticks);
+        self.worth_by(expected, age_ticks, measured, self.waits.alike.is_any())
     }
 
     /// Returns the same of the place of a ghost. With it is lost what is known of its client. For a client that keeps an interval that
@@ -278,30 +268,32 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 
     #[inline]
-    fn worth_by(&self, expected: Expectation, age_ticks: u32, bin: usize) -> u64 {
-        if self.waits.alike.is_any() {
-            return self.worth_if_alike(expected, age_ticks, bin);
+    fn worth_by(
+        &self,
+        expected: Expectation,
+        age_ticks: u32,
+        measured: Measured,
+        are_alike: bool,
+    ) -> u64 {
+        match are_alike {
+            true => self.worth_if_alike(expected, age_ticks, measured),
+            false => self.worth_in(expected, measured),
         }
-        self.worth_in(bin, expected)
     }
 
     // Not inlined: clients are seldom alike.
     #[inline(never)]
-    fn worth_if_alike(&self, expected: Expectation, age_ticks: u32, bin: usize) -> u64 {
+    fn worth_if_alike(&self, expected: Expectation, age_ticks: u32, measured: Measured) -> u64 {
         if self.waits.alike.holds(expected) {
             let worth = get(&self.waits.worth[ages::alike_bin_of(age_ticks)]);
             return u64::from(worth) * ((1 << 40) / UNKNOWN_TICKS);
         }
-        self.worth_in(bin, expected)
+        self.worth_in(expected, measured)
     }
 
     #[inline]
-    fn worth_in(&self, bin: usize, expected: Expectation) -> u64 {
-        let per_tick = if expected.is_unknown() {
-            (1 << 40) / UNKNOWN_TICKS
-        } else {
-            PER_TICK[usize::from(expected.class.0)]
-        };
+    fn worth_in(&self, expected: Expectation, measured: Measured) -> u64 {
+        let Measured { bin, per_tick } = measured;
         let per_interval = get(&self.waits.worth[bin]);
         self.waits.stages.worth(expected, u64::from(per_interval).saturating_mul(per_tick))
     }
@@ -481,19 +473,28 @@ pub(crate) struct Looks<'a> {
     /// The number of clients that were watched before.
     first: u32,
     looks: u32,
+    /// True if some clients are alike.
+    are_alike: bool,
 }
 
 impl Looks<'_> {
     /// Records that a client is still waited for, and returns the worth of its place.
     #[inline]
     pub(crate) fn look(&mut self, expected: Expectation, age_ticks: u32) -> u64 {
-        let bin = ages::bin_of(expected, age_ticks);
-        add(&self.times.waits.still[bin], ONE);
+        let measured = ages::measured(expected, age_ticks);
+        add(&self.times.waits.still[measured.bin], ONE);
         self.looks += 1;
         if self.first.wrapping_add(self.looks).is_multiple_of(SAMPLED) {
             self.times.watch_sample(expected, age_ticks, 1);
         }
-        self.times.worth_by(expected, age_ticks, bin)
+        self.times.worth_by(expected, age_ticks, measured, self.are_alike)
+    }
+
+    /// Returns the worth of a place that is not counted.
+    #[inline]
+    pub(crate) fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
+        let measured = ages::measured(expected, age_ticks);
+        self.times.worth_by(expected, age_ticks, measured, self.are_alike)
     }
 
     #[inline]
@@ -531,7 +532,7 @@ mod tests {
     }
 
     fn interval_ticks(of: Expectation) -> u32 {
-        of.class.upper_bound_ticks()
+        of.class().upper_bound_ticks()
     }
 
     fn ticks_of(class: u8) -> u32 {
@@ -596,8 +597,8 @@ mod tests {
     fn the_ghost_of_whom_much_is_known_is_worth_more() {
         let table = table();
         batches(&table, 8, Expectation::UNKNOWN, 15_000, true);
-        let loose = Expectation::new(Trust::Loose, MINUTE.class);
-        let irregular = Expectation { rhythm: Rhythm::new(1, 2), ..loose };
+        let loose = Expectation::new(Trust::Loose, MINUTE.class());
+        let irregular = loose.with_rhythm(Rhythm::new(1, 2));
         for (expected, times) in
             [(irregular, WORTH_OF_PAST), (loose, 1), (MINUTE, 1), (Expectation::UNKNOWN, 1)]
         {
@@ -629,14 +630,14 @@ mod tests {
     fn what_an_interval_has_not_shown_others_of_its_trust_say() {
         let table = table();
         let interval = interval_ticks(MINUTE);
-        let other = Expectation { class: IntervalClass(MINUTE.class.0 - 24), ..MINUTE };
+        let other = Expectation::new(MINUTE.trust(), IntervalClass(MINUTE.class().0 - 24));
         let seldom = |table: &ReturnTimes| table.record(other, 1, false);
         let late = |of: Expectation| table.worth(of, 2 * interval_ticks(of));
         seldom(&table);
         let before = late(other);
         batches(&table, 8, MINUTE, 5 * interval / 2, true);
         assert!(late(other) > 4 * before, "{} after {before}", late(other));
-        let of_another_trust = Expectation { trust: Trust::Loose, ..other };
+        let of_another_trust = Expectation::new(Trust::Loose, other.class());
         let untouched = ReturnTimes::new(1, 1, Interval::from_ms(60_000));
         assert_eq!(late(of_another_trust), untouched.worth(of_another_trust, 2 * interval / 8));
     }
@@ -647,7 +648,7 @@ mod tests {
         let prior = table.worth(MINUTE, 0);
         batches(&table, 8, MINUTE, 4 * interval_ticks(MINUTE), false);
         assert!(table.worth(MINUTE, 0) < prior / 20, "{prior} before");
-        let other = Expectation { trust: Trust::Loose, ..MINUTE };
+        let other = Expectation::new(Trust::Loose, MINUTE.class());
         assert_eq!(table.worth(other, 0), self::table().worth(other, 0), "of another row");
     }
 
@@ -655,7 +656,7 @@ mod tests {
     fn what_is_periodic_is_worth_most_just_before_it_is_due() {
         let table = table();
         batches(&table, 8, MINUTE, interval_ticks(MINUTE), true);
-        let class = MINUTE.class.0;
+        let class = MINUTE.class().0;
         let worth = |age_class: u8| table.worth(MINUTE, ticks_of(age_class));
         let waiting: Vec<u64> = (class - 24..=class).map(worth).collect();
         assert!(waiting.is_sorted(), "{waiting:?}");
@@ -695,7 +696,7 @@ mod tests {
         batches(&faithful, 100, MINUTE, interval, true);
         assert!(table.worth(MINUTE, 0) > faithful.worth(MINUTE, 0) / 2);
         // A count to which nothing is added any more vanishes in the end.
-        let other = Expectation { trust: Trust::Loose, ..MINUTE };
+        let other = Expectation::new(Trust::Loose, MINUTE.class());
         batches(&table, 2_000, other, interval, true);
         assert_eq!(get(&table.waits.waited[ages::bin_of(MINUTE, interval)]), 0);
     }
@@ -794,7 +795,7 @@ mod tests {
             }
             [8, 10, 12].map(|octave| {
                 let expected = Expectation::new(Trust::Loose, IntervalClass(8 * (octave - 2)));
-                table.worth(Expectation { rhythm: Rhythm::new(0, 4), ..expected }, 3_000)
+                table.worth(expected.with_rhythm(Rhythm::new(0, 4)), 3_000)
             })
         };
         let [short, middle, long] = worths(true);
@@ -819,10 +820,8 @@ mod tests {
     #[test]
     fn a_place_is_worth_more_where_more_runs_go_on() {
         let table = table();
-        let stage = |gaps| Expectation {
-            rhythm: Rhythm::of_run(gaps, 0),
-            ..Expectation::new(Trust::Kept, MINUTE.class)
-        };
+        let kept = Expectation::new(Trust::Kept, MINUTE.class());
+        let stage = |gaps| kept.with_rhythm(Rhythm::of_run(gaps, 0));
         for at in 0..40_000_u32 {
             let (expected, back) = if at % 2 == 0 { (stage(1), 9) } else { (stage(9), 3) };
             match at / 2 % 10 < back {
@@ -832,7 +831,7 @@ mod tests {
             table.learn();
         }
         let worth = |expected| table.worth(expected, 5_000) as f64;
-        let base = worth(Expectation::new(Trust::Kept, MINUTE.class));
+        let base = worth(Expectation::new(Trust::Kept, MINUTE.class()));
         assert!((worth(stage(1)) / base - 0.9 / 0.6).abs() < 0.05);
         assert!((worth(stage(9)) / base - 0.3 / 0.6).abs() < 0.05);
         assert!((worth(stage(3)) / base - 1.0).abs() < 0.01, "nothing is known of this one");
@@ -854,12 +853,12 @@ mod tests {
                 table.learn();
             }
             let is_wait = table.is_wait(HOUR);
-            assert!(!table.is_wait(MINUTE.class));
+            assert!(!table.is_wait(MINUTE.class()));
             batches(&table, 400, MINUTE, 15_000, true);
             assert!(!table.is_wait(HOUR), "nothing was learned of it for long");
             is_wait
         };
-        let claimed = Expectation::new(Trust::Claimed, MINUTE.class);
+        let claimed = Expectation::new(Trust::Claimed, MINUTE.class());
         let pairs = [(Trust::Loose, Expectation::UNKNOWN), (Trust::Kept, claimed)];
         for (trust, others) in pairs {
             let of = [Expectation::new(trust, HOUR), others];
@@ -877,8 +876,8 @@ mod tests {
     fn who_was_not_waited_for_is_not_counted() {
         let table = table();
         let rhythm = Rhythm::of_run(1, 0);
-        let expected = Expectation { rhythm, ..Expectation::new(Trust::Kept, MINUTE.class) };
-        let other = Expectation { rhythm: Rhythm::of_run(4, 0), ..expected };
+        let expected = Expectation::new(Trust::Kept, MINUTE.class()).with_rhythm(rhythm);
+        let other = expected.with_rhythm(Rhythm::of_run(4, 0));
         for _ in 0..5_000 {
             table.record(expected, 3_000, false);
             table.record(expected, 15_000, true);

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use crate::expectation::Expectation;
 use crate::history::History;
@@ -157,6 +157,14 @@ impl<'r, R: Region> Slots<'r, R> {
     pub(crate) fn first(&mut self, slots: u32) -> &mut [Slot] {
         let slots = slots.min(self.count());
         &mut self.slots[..slots as usize]
+    }
+
+    /// Returns the slots of a range.
+    #[inline]
+    pub(crate) fn range(&self, range: Range<u32>) -> &[Slot] {
+        let found = self.slots.get(range.start as usize..range.end as usize);
+        self.expect(found.is_some());
+        found.unwrap_or_default()
     }
 
     /// Marks all slots as unused.

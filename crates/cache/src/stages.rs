@@ -80,8 +80,8 @@ impl Stages {
 /// Returns the stage of a client's run, by pair of octaves of its interval.
 #[inline]
 fn stage_of(expected: Expectation) -> Option<usize> {
-    let octaves = usize::from(expected.class.0.min(IntervalClass::LONGEST)) / 16;
-    Some(octaves * Rhythm::STAGES + expected.rhythm.stage()?)
+    let octaves = usize::from(expected.class().0.min(IntervalClass::LONGEST)) / 16;
+    Some(octaves * Rhythm::STAGES + expected.rhythm().stage()?)
 }
 
 #[cfg(test)]
@@ -94,10 +94,8 @@ mod tests {
     fn times_if(back: u32) -> f64 {
         let stages: Box<Stages> = bytemuck::zeroed_box();
         let minute = IntervalClass(8 * 10 + 15);
-        let stage = |gaps| Expectation {
-            rhythm: Rhythm::of_run(gaps, 0),
-            ..Expectation::new(Trust::Kept, minute)
-        };
+        let stage =
+            |gaps| Expectation::new(Trust::Kept, minute).with_rhythm(Rhythm::of_run(gaps, 0));
         let (in_time, too_late) = (minute.upper_bound_ticks(), 4 * minute.upper_bound_ticks());
         let record = |expected: Expectation, is_back: bool| {
             let age = if is_back { in_time } else { too_late };

@@ -1,16 +1,19 @@
 //! Eviction: which session a shard gives up for a new one.
 
+use std::hint::select_unpredictable;
+
 use super::{Shard, add};
-use crate::candidates::{Candidates, LOOKS, Search};
+use crate::candidates::{Candidates, LOOKS};
 use crate::error::Refusal;
 use crate::expectation::Expectation;
 use crate::id::SessionId;
 use crate::layout::Header;
-use crate::order::{self, Turns};
+use crate::order::{self, List, Turns};
 use crate::region::Region;
+use crate::return_time::{ReturnTimes, Waits};
 use crate::session::Admission;
 use crate::settings::{Policy, Prediction};
-use crate::slots::Slot;
+use crate::slots::{Slot, Slots};
 
 impl<R: Region> Shard<'_, R> {
     /// Evicts one session per missing slot.
@@ -106,7 +109,7 @@ impl<R: Region> Shard<'_, R> {
         let own = self.worth(newcomer, now, now);
         // Each candidate is looked at twice at most: what it is worth now is noted, or it is none any more.
         for _ in 0..2 * Candidates::COUNT {
-            let (at, slot, noted) = self.header.candidates.least()?;
+            let (slot, noted) = self.header.candidates.least()?;
             let Slot { seen, .. } = self.slots[slot];
             let expected = self.slots[slot].expected();
             let is_there = self.slots[slot].id_length() > 0;
@@ -115,11 +118,14 @@ impl<R: Region> Shard<'_, R> {
                 Some(worth) if worth <= noted && worth >= own => return None,
                 Some(worth) if worth <= noted => {}
                 worth => {
-                    self.header.candidates.note(at, worth);
+                    self.header.candidates.remove_least();
+                    if let Some(worth) = worth {
+                        self.header.candidates.consider(slot, worth);
+                    }
                     continue;
                 }
             }
-            self.header.candidates.note(at, None);
+            self.header.candidates.remove_least();
             let overdue = order::returns(seen, expected) < now;
             add(&mut self.header.counters.evicted_overdue, u64::from(overdue));
             add(&mut self.header.counters.evicted_latest, u64::from(!overdue));
@@ -129,30 +135,9 @@ impl<R: Region> Shard<'_, R> {
     }
 
     /// Looks for candidates.
+    #[inline]
     fn search(&mut self, now: u32) {
-        const LISTS: usize = 8;
-        let mut search = Search::beyond(self.header.candidates);
-        let Header { mut turn, mut hand, fresh, .. } = *self.header;
-        for list in Turns::new(&self.header.occupied, turn).take(LISTS) {
-            let [first, last] = order::ends_of(self.lists, &self.slots, list);
-            search.consider(first.slot, self.worth(first.expected, first.seen, now));
-            if last.slot != first.slot {
-                search.consider(last.slot, self.worth(last.expected, last.seen, now));
-            }
-            turn = list as u32 + 1;
-        }
-        let mut looks = self.return_times.begin_looks();
-        for _ in 0..LOOKS.min(fresh) {
-            let at = next_in_turn(&mut hand, fresh);
-            let slot = &self.slots[at];
-            if slot.id_length() > 0 {
-                let age_ticks = now.abs_diff(slot.seen);
-                search.consider(at, looks.look(slot.expected(), age_ticks));
-            }
-        }
-        looks.end();
-        (self.header.turn, self.header.hand) = (turn, hand);
-        self.header.candidates = search.end();
+        search(self.header, self.lists, &self.slots, self.return_times, now);
     }
 
     /// Returns what the place of a client last seen at `seen` is worth.
@@ -185,6 +170,42 @@ impl<R: Region> Shard<'_, R> {
         self.learn(victim.expected(), now.saturating_sub(seen), false);
         self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
     }
+}
+
+/// Looks for candidates at the ends of a few lists and in a few slots.
+// Not inlined: what an insertion needs would leave too few registers.
+#[inline(never)]
+fn search<R: Region>(
+    header: &mut Header,
+    lists: &[List],
+    slots: &Slots<'_, R>,
+    return_times: ReturnTimes<&Waits>,
+    now: u32,
+) {
+    const LISTS: usize = 8;
+    let mut looks = return_times.begin_looks();
+    let Header { occupied, candidates, turn, hand, fresh, .. } = header;
+    for list in Turns::new(occupied, *turn).take(LISTS) {
+        let [first, last] = order::ends_of(lists, slots, list);
+        candidates.consider(first.slot, looks.worth(first.expected, now.abs_diff(first.seen)));
+        let worth = looks.worth(last.expected, now.abs_diff(last.seen));
+        let is_other = last.slot != first.slot;
+        candidates.consider(last.slot, select_unpredictable(is_other, worth, u64::MAX));
+        *turn = list as u32 + 1;
+    }
+    let from = if *hand < *fresh { *hand } else { 0 };
+    let count = LOOKS.min(*fresh);
+    let until = from.saturating_add(count).min(*fresh);
+    let again = count - (until - from);
+    *hand = if again > 0 { again } else { until };
+    for range in [from..until, 0..again] {
+        for (at, slot) in range.clone().zip(slots.range(range)) {
+            if slot.id_length() > 0 {
+                candidates.consider(at, looks.look(slot.expected(), now.abs_diff(slot.seen)));
+            }
+        }
+    }
+    looks.end();
 }
 
 /// Returns the next slot of those that have been used, in turns.

@@ -97,10 +97,10 @@ impl Expected {
         match self {
             Self::Unknown => Expectation::UNKNOWN,
             Self::Back(trust, interval, rhythm) => {
-                Expectation { rhythm, ..Expectation::new(trust, interval.told()) }
+                Expectation::new(trust, interval.told()).with_rhythm(rhythm)
             }
             Self::Irregular(gap, rhythm) => {
-                Expectation { rhythm, ..Expectation::new(Trust::Loose, gap.told()) }
+                Expectation::new(Trust::Loose, gap.told()).with_rhythm(rhythm)
             }
             Self::Never => Expectation::NEVER,
         }

@@ -474,9 +474,9 @@ impl Shard {
             return Some(never);
         }
         let lists = self.ends();
-        for _ in 0..8 {
+        for _ in 0..lists.len().min(8) {
             let next = lists.range(self.turn..).next().or_else(|| lists.iter().next());
-            let Some((list, ends)) = next else { break };
+            let (list, ends) = next.expect("a list");
             self.turn = list + 1;
             for at in ends {
                 let (slot, worth) = (self.sessions[*at].slots[0], self.worth(*at, now, beliefs));
@@ -497,10 +497,11 @@ impl Shard {
             let worth = at.map(|at| self.worth(at, now, beliefs));
             if worth.is_some_and(|worth| worth <= noted) {
                 let at = at.filter(|_| worth < Some(own));
-                at.inspect(|_| self.candidates.note(slot, None));
+                at.inspect(|_| self.candidates.remove(slot));
                 break at;
             }
-            self.candidates.note(slot, worth);
+            self.candidates.remove(slot);
+            worth.inspect(|worth| self.candidates.consider(slot, *worth));
         };
         let Some(at) = least else {
             self.weighed.refused += 1;
