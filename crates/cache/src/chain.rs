@@ -26,19 +26,7 @@ impl<R: Region> Shard<'_, R> {
     ) {
         let slot = self.allocate();
         let written = &mut self.slots[slot];
-        *written = Slot {
-            id: *new.id.padded(),
-            earlier: NONE,
-            later: NONE,
-            rest_and_source: Slot::packed(NONE, new.source),
-            seen,
-            expiry_s,
-            context: new.context.0,
-            history,
-            value_length: new.value.len() as u16,
-            class: 0,
-            id_length_and_trust: new.id.as_bytes().len() as u8,
-        };
+        *written = Slot::new(new, seen, expiry_s, history);
         written.expect(expected);
         self.write_value(slot, new);
         self.slots.expect(index::insert(self.buckets, hash, slot));

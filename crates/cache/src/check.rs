@@ -126,18 +126,18 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
     }
 
     fn list(&mut self, list: usize) -> Result<(), Inconsistency> {
-        let List { first, last, first_seen, last_seen } = self.shard.lists[list];
+        let List { first, last, first_from, last_from } = self.shard.lists[list];
         let (mut before, mut at) = (NONE, first);
         while at != NONE {
             let slot = self.meet(at, "in a list")?;
-            if slot.earlier != before || order::place(self.shard.lists, slot) != list {
+            if slot.earlier() != before || order::place(self.shard.lists, slot) != list {
                 return Err(Inconsistency::List { list, slot: at });
             }
             self.session(at, slot)?;
             (before, at) = (at, slot.later);
         }
-        let seen = |slot| if slot == NONE { 0 } else { self.shard.slots[slot].seen };
-        let ends = first == NONE || (seen(first), seen(last)) == (first_seen, last_seen);
+        let from = |slot| if slot == NONE { 0 } else { self.shard.slots[slot].counts_from() };
+        let ends = first == NONE || (from(first), from(last)) == (first_from, last_from);
         if before != last || !ends || self.is_marked(list) != (first != NONE) {
             return Err(Inconsistency::List { list, slot: last });
         }

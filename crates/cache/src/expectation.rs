@@ -4,7 +4,7 @@ use std::fmt;
 use std::hint::select_unpredictable;
 
 use crate::history::History;
-use crate::interval::{Interval, IntervalClass};
+use crate::interval::{Interval, IntervalClass, Lead, TICK_MS};
 use crate::rhythm::Rhythm;
 use crate::settings::Prediction;
 
@@ -26,8 +26,8 @@ pub enum Trust {
 /// The expectation of a client's return: at which interval it is expected, and how far that is trusted. How it comes is known, too,
 /// if it keeps no interval, and if it keeps the application's, the stage of its run.
 ///
-/// From the lowest bit: the rhythm and the class, eight bits each, and two bits of trust. Every place that an eviction weighs is read
-/// as one, so that it is a single word.
+/// From the lowest bit: the rhythm and the class, eight bits each, two bits of trust, and from bit 24 how much sooner than the upper
+/// bound of the class it is expected. Every place that an eviction weighs is read as one, so that it is a single word.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expectation(u32);
 
@@ -37,6 +37,7 @@ impl Expectation {
     /// The expectation of a session that will not come back: the unused sibling of another (TLS 1.3).
     pub const NEVER: Self = Self::new(Trust::Loose, IntervalClass(255));
     const RHYTHM_BITS: u32 = 8;
+    const LEAD_SHIFT: u32 = 24;
     /// The number of expectations.
     pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
 
@@ -50,6 +51,31 @@ impl Expectation {
     #[inline]
     pub const fn with_rhythm(self, rhythm: Rhythm) -> Self {
         Self(self.0 >> Self::RHYTHM_BITS << Self::RHYTHM_BITS | rhythm.0 as u32)
+    }
+
+    /// Returns the same of a client that is expected after exactly this interval, if that is of the class.
+    #[must_use]
+    #[inline]
+    pub fn exactly(self, interval: Interval) -> Self {
+        self.with_lead(self.class().lead(interval))
+    }
+
+    /// Returns the same of a client that is expected so much sooner than after the upper bound of its class.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn with_lead(self, lead: Lead) -> Self {
+        Self(self.0 & ((1 << Self::LEAD_SHIFT) - 1) | (lead.0 as u32) << Self::LEAD_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) const fn lead(self) -> Lead {
+        Lead((self.0 >> Self::LEAD_SHIFT) as u8)
+    }
+
+    /// Returns the interval at which it is expected, in ticks.
+    #[inline]
+    pub(crate) fn interval_ticks(self) -> u32 {
+        self.class().upper_bound_ticks() - self.class().lead_ticks(self.lead())
     }
 
     /// Returns the degree to which the interval is trusted.
@@ -101,7 +127,8 @@ impl Expectation {
 
     /// Returns when a client last seen at `seen_ms` is expected, on the same clock; `None` if never.
     pub fn returns_ms(self, seen_ms: u64) -> Option<u64> {
-        (self != Self::NEVER).then(|| seen_ms.saturating_add(self.class().interval().as_ms()))
+        let interval_ms = u64::from(self.interval_ticks()) * TICK_MS;
+        (self != Self::NEVER).then(|| seen_ms.saturating_add(interval_ms))
     }
 
     /// Predicts from the client's own past.
@@ -148,7 +175,7 @@ impl Expectation {
     /// Returns its place among all [`Self::COUNT`].
     #[inline]
     pub(crate) const fn index(self) -> usize {
-        (self.0 >> Self::RHYTHM_BITS) as usize
+        (self.0 >> Self::RHYTHM_BITS) as usize & (Self::COUNT - 1)
     }
 
     /// Returns the expectation of an index and a history; the inverse of [`Self::index`].
@@ -187,6 +214,7 @@ impl fmt::Debug for Expectation {
             .field("trust", &self.trust())
             .field("class", &self.class())
             .field("rhythm", &self.rhythm())
+            .field("lead", &self.lead())
             .finish()
     }
 }

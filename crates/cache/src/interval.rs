@@ -24,8 +24,8 @@ impl Interval {
     }
 
     /// Makes an interval of ticks; more than 49 days becomes 49 days.
-    pub(crate) fn from_ticks(ticks: u32) -> Self {
-        Self(ticks.min(LONGEST_TICKS))
+    pub(crate) const fn from_ticks(ticks: u32) -> Self {
+        Self(if ticks < LONGEST_TICKS { ticks } else { LONGEST_TICKS })
     }
 
     pub(crate) fn ticks(self) -> u32 {
@@ -63,9 +63,41 @@ impl IntervalClass {
         Interval(self.upper_bound_ticks())
     }
 
+    /// Returns how much shorter an interval of this class is than its upper bound; nothing if it is of another class.
+    #[inline]
+    pub(crate) fn lead(self, interval: Interval) -> Lead {
+        if Self::holding(interval) != self {
+            return Lead::NONE;
+        }
+        let shorter = u64::from(self.upper_bound_ticks() - interval.0);
+        Lead((shorter << Lead::BITS >> self.width_bits()) as u8)
+    }
+
+    /// Returns the ticks of a lead.
+    #[inline]
+    pub(crate) fn lead_ticks(self, lead: Lead) -> u32 {
+        (u64::from(lead.0) << self.width_bits() >> Lead::BITS) as u32
+    }
+
+    /// The logarithm of the width of the class, which is at most that.
+    #[inline]
+    const fn width_bits(self) -> u32 {
+        (self.0 as u32 / 8).saturating_sub(1)
+    }
+
     pub(crate) const fn upper_bound_ticks(self) -> u32 {
         UPPER_BOUNDS_TICKS[self.0 as usize]
     }
+}
+
+/// A lead: how much sooner than the upper bound of its class an interval ends, in 256ths of the width of the class. It is rounded
+/// down, so that no client is called overdue before it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Lead(pub(crate) u8);
+
+impl Lead {
+    pub(crate) const NONE: Self = Self(0);
+    const BITS: u32 = u8::BITS;
 }
 
 /// The upper bounds of all classes.
@@ -90,6 +122,23 @@ mod tests {
             let upper = IntervalClass::holding(Interval(ticks)).interval().0;
             assert!(upper >= ticks, "{ticks} -> {upper}");
             assert!(u64::from(upper) * 8 <= u64::from(ticks) * 9, "{ticks} -> {upper}");
+        }
+    }
+
+    #[test]
+    fn a_lead_is_rounded_down_to_a_256th_of_the_class() {
+        let all = (0..100_000).chain((0..LONGEST_TICKS).step_by(99_991)).chain([LONGEST_TICKS]);
+        for interval in all.map(Interval) {
+            let class = IntervalClass::holding(interval);
+            let ends = class.upper_bound_ticks() - class.lead_ticks(class.lead(interval));
+            assert!(ends >= interval.0, "{ends} of {interval:?}");
+            assert!(
+                ends - interval.0 <= class.upper_bound_ticks() / 2_048,
+                "{ends} of {interval:?}"
+            );
+            for other in [class.0.wrapping_sub(1), class.0 + 1].map(IntervalClass) {
+                assert_eq!(other.lead(interval), Lead::NONE);
+            }
         }
     }
 

@@ -38,6 +38,7 @@ mod layout;
 mod ledger;
 mod occupancy;
 mod order;
+mod punctuality;
 mod region;
 mod return_time;
 mod rhythm;

@@ -12,7 +12,7 @@
 use std::num::NonZero;
 
 use crate::expectation::{Expectation, Trust};
-use crate::interval::IntervalClass;
+use crate::interval::{IntervalClass, Lead};
 use crate::region::Region;
 use crate::slots::{NONE, Slot, Slots};
 
@@ -26,32 +26,34 @@ const WORDS: usize = Expectation::COUNT / 64;
 /// run, too.
 const KEPT: usize = Expectation::new(Trust::Kept, IntervalClass(0)).index();
 
-/// A list, and when the clients at its ends were last seen, in ticks.
+/// A list, and from when the intervals of the clients at its ends count ([`Slot::counts_from`]), in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct List {
     pub(crate) first: u32,
     pub(crate) last: u32,
-    pub(crate) first_seen: u32,
-    pub(crate) last_seen: u32,
+    pub(crate) first_from: u32,
+    pub(crate) last_from: u32,
 }
 
 impl List {
-    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE, first_seen: 0, last_seen: 0 };
+    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE, first_from: 0, last_from: 0 };
 }
 
 /// A session at an end of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
     pub(crate) slot: u32,
-    pub(crate) seen: u32,
+    /// The time from which its interval counts.
+    pub(crate) from: u32,
+    /// What is expected of it, counted from then.
     pub(crate) expected: Expectation,
 }
 
 impl End {
     /// Returns when the client is expected, in ticks.
     pub(crate) fn returns(&self) -> u32 {
-        returns(self.seen, self.expected)
+        self.from.saturating_add(self.expected.class().upper_bound_ticks())
     }
 }
 
@@ -66,27 +68,27 @@ impl<R: Region> Order<'_, '_, R> {
     /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
     #[inline(always)]
     pub(crate) fn join(&mut self, slot: u32) {
-        let seen = self.slots[slot].seen;
+        let from = self.slots[slot].counts_from();
         let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let before = std::mem::replace(&mut list.last, slot);
-        list.last_seen = seen;
+        list.last_from = from;
         if before == NONE {
             list.first = slot;
-            list.first_seen = seen;
+            list.first_from = from;
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
             self.slots[before].later = slot;
         }
         let joined = &mut self.slots[slot];
-        joined.earlier = before;
+        joined.set_earlier(before);
         joined.later = NONE;
     }
 
     /// Takes a slot out of its list.
     #[inline(always)]
     pub(crate) fn leave(&mut self, slot: u32) {
-        let Slot { earlier, later, .. } = self.slots[slot];
+        let (earlier, later) = (self.slots[slot].earlier(), self.slots[slot].later);
         let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let (mut to_here, mut from_here) = (list.first, list.last);
@@ -96,16 +98,17 @@ impl<R: Region> Order<'_, '_, R> {
             let before = &mut self.slots[earlier];
             to_here = std::mem::replace(&mut before.later, later);
             if later == NONE {
-                list.last_seen = before.seen;
+                list.last_from = before.counts_from();
             }
         }
         if later == NONE {
             list.last = earlier;
         } else {
             let next = &mut self.slots[later];
-            from_here = std::mem::replace(&mut next.earlier, earlier);
+            from_here = next.earlier();
+            next.set_earlier(earlier);
             if earlier == NONE {
-                list.first_seen = next.seen;
+                list.first_from = next.counts_from();
             }
         }
         if earlier == NONE && later == NONE {
@@ -151,8 +154,8 @@ impl<R: Region> Order<'_, '_, R> {
     /// Updates when the clients at the ends were last seen, after the epoch moved.
     pub(crate) fn refresh(&mut self) {
         for list in self.lists.iter_mut().filter(|list| list.first != NONE) {
-            list.first_seen = self.slots[list.first].seen;
-            list.last_seen = self.slots[list.last].seen;
+            list.first_from = self.slots[list.first].counts_from();
+            list.last_from = self.slots[list.last].counts_from();
         }
     }
 }
@@ -160,21 +163,22 @@ impl<R: Region> Order<'_, '_, R> {
 /// Returns the first and the last of a list that is not empty.
 #[inline(always)]
 pub(crate) fn ends_of<R: Region>(lists: &[List], slots: &Slots<'_, R>, index: usize) -> [End; 2] {
-    let List { first, last, first_seen, last_seen } = lists[index & (lists.len() - 1)];
+    let List { first, last, first_from, last_from } = lists[index & (lists.len() - 1)];
     // Of some clients the list does not tell all that is expected.
     let [of_first, of_last] = if index != IRREGULAR && index < KEPT {
         [Expectation::from_index(index); 2]
     } else {
         expected_of(slots, first, last)
     };
-    let end = |slot, seen, expected| End { slot, seen, expected };
-    [end(first, first_seen, of_first), end(last, last_seen, of_last)]
+    let end = |slot, from, expected| End { slot, from, expected };
+    [end(first, first_from, of_first), end(last, last_from, of_last)]
 }
 
 // Not inlined: few lists are of that kind.
 #[inline(never)]
 fn expected_of<R: Region>(slots: &Slots<'_, R>, first: u32, last: u32) -> [Expectation; 2] {
-    [slots[first].expected(), slots[last].expected()]
+    // Its interval counts from when the list says.
+    [first, last].map(|slot| slots[slot].expected().with_lead(Lead::NONE))
 }
 
 /// The lists that are not empty, in turns, each once, but that of sessions never expected.
@@ -244,5 +248,5 @@ pub(crate) fn place(lists: &[List], slot: &Slot) -> usize {
 /// Returns when a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
 #[inline]
 pub(crate) fn returns(seen: u32, expected: Expectation) -> u32 {
-    seen.saturating_add(expected.class().upper_bound_ticks())
+    seen.saturating_add(expected.interval_ticks())
 }

@@ -43,6 +43,7 @@ use crate::counts::{ONE, add, fade, get, is_some, number, numbers, set};
 use crate::expectation::{Expectation, Trust};
 use crate::hazards::{Counts, Hazards, returned_by, smoothed, worth_of};
 use crate::interval::{Interval, IntervalClass};
+use crate::punctuality::Punctuality;
 use crate::rhythm::Rhythm;
 use crate::stages::Stages;
 
@@ -87,6 +88,7 @@ pub struct Waits {
     still: [AtomicU32; ALL_BINS],
     stages: Stages,
     alike: Alike,
+    punctuality: Punctuality,
     /// A bit for each pair of octaves of gaps that are waits.
     between_runs: AtomicU32,
     watched: AtomicU32,
@@ -174,6 +176,24 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         let counted = add(&self.waits.counted, 1);
         if counted.is_multiple_of(SAMPLED) {
             self.record_sample(counted, expected, age_ticks, returned);
+        }
+    }
+
+    /// Records that a client came that keeps the application's interval, at an age counted from when it is overdue at the upper bound of
+    /// its class.
+    #[inline]
+    pub fn came(&self, expected: Expectation, age_ticks: u32) {
+        if expected.trust() >= Trust::Claimed {
+            self.waits.punctuality.came(expected.class(), age_ticks);
+        }
+    }
+
+    /// Returns the same expectation of a client with a hint of its interval, and when it is overdue: most such clients have come by then.
+    #[inline]
+    pub fn with_due(&self, expected: Expectation, hint: Interval) -> Expectation {
+        match expected.trust() {
+            Trust::Claimed | Trust::Kept => expected.exactly(self.waits.punctuality.due(hint)),
+            Trust::Loose | Trust::Confirmed => expected,
         }
     }
 

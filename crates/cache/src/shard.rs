@@ -19,7 +19,7 @@ use crate::ghosts::{self, Ghost, GhostSet};
 use crate::history::History;
 use crate::id::{ContextTag, Key};
 use crate::index::{self, Bucket};
-use crate::interval::TICK_MS;
+use crate::interval::{Interval, TICK_MS};
 use crate::layout::{Header, Layout};
 use crate::order::{self, List, Order};
 use crate::region::{Line, Region};
@@ -254,7 +254,7 @@ impl<'r, R: Region> Shard<'r, R> {
             let Slot { history, seen, .. } = self.slots[slot];
             let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
             // A client that keeps its interval is in the right list since it arrived.
-            if seen != now || self.slots[slot].expected().index() != expected.index() {
+            if seen != now || !self.slots[slot].is_expected(expected) {
                 self.expect(slot, now, expected, history);
             }
             true
@@ -346,8 +346,8 @@ impl<'r, R: Region> Shard<'r, R> {
         add(&mut self.header.counters.expired, 1);
         add(&mut self.header.counters.misses, 1);
         // Its place was kept in vain, although the client has come.
-        let Slot { seen, .. } = self.slots[slot];
-        self.learn(self.slots[slot].expected(), now.saturating_sub(seen), false);
+        let (expected, from) = (self.slots[slot].expected(), self.slots[slot].counts_from());
+        self.learn(expected, now.saturating_sub(from), false);
         self.free(slot, hash);
     }
 
@@ -373,11 +373,12 @@ impl<'r, R: Region> Shard<'r, R> {
             self.expect(slot, now, Expectation::UNKNOWN, history);
             return history;
         }
-        let expected = self.slots[slot].expected();
-        let age_ticks = now.saturating_sub(seen);
+        let (expected, from) = (self.slots[slot].expected(), self.slots[slot].counts_from());
         self.count_prediction(seen, now, expected);
+        let age_ticks = now.saturating_sub(from);
         self.learn(expected, age_ticks, true);
-        history.record(age_ticks);
+        self.return_times.came(expected, age_ticks);
+        history.record(now.saturating_sub(seen));
         let expected = self.predict(history, None, expected);
         self.expect(slot, now, expected, history);
         history
@@ -419,7 +420,11 @@ impl<'r, R: Region> Shard<'r, R> {
             Expectation::NEVER => Expectation::new(Trust::Loose, self.layout.prior),
             before => before,
         };
-        Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise)
+        let expected = Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise);
+        match hint_ms {
+            Some(ms) => self.return_times.with_due(expected, Interval::from_ms(ms)),
+            None => expected,
+        }
     }
 
     /// Moves a session to the place of a client seen at `now`.

@@ -12,11 +12,13 @@ use std::ops::{Index, IndexMut, Range};
 
 use crate::expectation::Expectation;
 use crate::history::History;
+use crate::interval::{IntervalClass, Lead};
 use crate::region::Region;
+use crate::session::NewSession;
 use crate::source::Source;
 
-/// The value of a link that leads to no slot.
-pub(crate) const NONE: u32 = u32::MAX;
+/// The value of a link that leads to no slot. No slot has this number: see [`crate::layout`].
+pub(crate) const NONE: u32 = (1 << Slot::NUMBER_BITS) - 1;
 
 /// A session, or the rest of one whose value did not fit in one block.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -25,8 +27,9 @@ pub(crate) struct Slot {
     /// The session's id. A slot with the rest of a value has it too, so that no chain can be led
     /// astray.
     pub(crate) id: [u8; 32],
-    /// The neighbours in its list.
-    pub(crate) earlier: u32,
+    /// Twenty-four bits of the neighbour before it in its list, and the lead.
+    earlier_and_lead: u32,
+    /// The neighbour behind it.
     pub(crate) later: u32,
     /// Twenty-four bits of the slot with the rest of the value, or of the next free one in a free slot, and the source.
     pub(crate) rest_and_source: u32,
@@ -46,31 +49,77 @@ pub(crate) struct Slot {
 impl Slot {
     const ID_LENGTH_BITS: u32 = 6;
     const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
-    const REST_BITS: u32 = 24;
-    /// All bits of [`NONE`] that there is room for. No slot has this number: see [`crate::layout`].
-    const REST_MASK: u32 = (1 << Self::REST_BITS) - 1;
+    const NUMBER_BITS: u32 = 24;
+
+    /// Makes a session's first slot, which is not in a list yet.
+    pub(crate) fn new(new: &NewSession<'_>, seen: u32, expiry_s: u32, history: History) -> Self {
+        Self {
+            id: *new.id.padded(),
+            earlier_and_lead: Self::packed(NONE, 0),
+            later: NONE,
+            rest_and_source: Self::packed(NONE, new.source.0),
+            seen,
+            expiry_s,
+            context: new.context.0,
+            history,
+            value_length: new.value.len() as u16,
+            class: 0,
+            id_length_and_trust: new.id.as_bytes().len() as u8,
+        }
+    }
+
+    /// Packs the number of a slot and eight more bits.
+    #[inline]
+    fn packed(slot: u32, more: u8) -> u32 {
+        u32::from(more) << Self::NUMBER_BITS | slot & NONE
+    }
+
+    #[inline]
+    fn unpacked(packed: u32) -> (u32, u8) {
+        (packed & NONE, (packed >> Self::NUMBER_BITS) as u8)
+    }
+
+    /// Returns the neighbour before it in its list.
+    #[inline]
+    pub(crate) fn earlier(&self) -> u32 {
+        Self::unpacked(self.earlier_and_lead).0
+    }
+
+    #[inline]
+    pub(crate) fn set_earlier(&mut self, earlier: u32) {
+        self.earlier_and_lead = Self::packed(earlier, self.lead().0);
+    }
+
+    #[inline]
+    fn lead(&self) -> Lead {
+        Lead(Self::unpacked(self.earlier_and_lead).1)
+    }
 
     /// Returns the slot with the rest of the value; in a free slot, the next free one.
     #[inline]
     pub(crate) fn rest(&self) -> u32 {
-        let rest = self.rest_and_source & Self::REST_MASK;
-        if rest == Self::REST_MASK { NONE } else { rest }
+        Self::unpacked(self.rest_and_source).0
     }
 
     #[inline]
     pub(crate) fn set_rest(&mut self, rest: u32) {
-        self.rest_and_source = Self::packed(rest, self.source());
+        self.rest_and_source = Self::packed(rest, self.source().0);
     }
 
     /// Returns the source of the session's client.
     #[inline]
     pub(crate) fn source(&self) -> Source {
-        Source((self.rest_and_source >> Self::REST_BITS) as u8)
+        Source(Self::unpacked(self.rest_and_source).1)
     }
 
+    /// Returns the time from which its interval counts as if it were the upper bound of its class: that at which the client was last
+    /// seen, less the lead.
     #[inline]
-    pub(crate) fn packed(rest: u32, source: Source) -> u32 {
-        u32::from(source.0) << Self::REST_BITS | rest & Self::REST_MASK
+    pub(crate) fn counts_from(&self) -> u32 {
+        match self.lead() {
+            Lead::NONE => self.seen,
+            lead => self.seen.saturating_sub(IntervalClass(self.class).lead_ticks(lead)),
+        }
     }
 
     /// Returns the id's length; zero if this is not a session's first slot.
@@ -82,7 +131,7 @@ impl Slot {
     /// Returns the expectation of the client, which decides the list that it is in.
     #[inline]
     pub(crate) fn expected(&self) -> Expectation {
-        Expectation::of_index(self.index(), self.history)
+        Expectation::of_index(self.index(), self.history).with_lead(self.lead())
     }
 
     /// Returns the expectation's index.
@@ -98,9 +147,15 @@ impl Slot {
         Expectation::may_be_irregular(self.index()) && self.history.has_rhythm()
     }
 
+    /// Returns true if the client is expected so, whatever its history.
+    pub(crate) fn is_expected(&self, expected: Expectation) -> bool {
+        (self.index(), self.lead()) == (expected.index(), expected.lead())
+    }
+
     #[inline]
     pub(crate) fn expect(&mut self, expected: Expectation) {
         let index = expected.index();
+        self.earlier_and_lead = Self::packed(self.earlier_and_lead, expected.lead().0);
         self.class = index as u8;
         self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
     }

@@ -148,7 +148,7 @@ impl<R: Region> Shard<'_, R> {
             if slot.id_length() == 0 || slot.source() != source {
                 continue;
             }
-            let worth = self.worth_by_policy(now, slot.seen, slot.expected());
+            let worth = self.worth_by_policy(now, slot.counts_from(), slot.expected());
             if least.is_none_or(|(_, other)| worth < other) {
                 least = Some((at, worth));
             }
@@ -160,18 +160,18 @@ impl<R: Region> Shard<'_, R> {
         least
     }
 
-    /// Returns the worth of the place of a client last seen at `seen`, by whatever policy there is. Only that of a client never
-    /// expected back is zero.
-    fn worth_by_policy(&self, now: u32, seen: u32, expected: Expectation) -> u64 {
+    /// Returns the worth of the place of a client whose interval counts from then, by whatever policy there is. Only that of a client
+    /// never expected back is zero.
+    fn worth_by_policy(&self, now: u32, from: u32, expected: Expectation) -> u64 {
         match (self.layout.policy, self.layout.prediction) {
-            (Policy::Lru, _) => u64::from(seen),
+            (Policy::Lru, _) => u64::from(from),
             (Policy::Predictive, _) if expected.is_never() => 0,
             (Policy::Predictive, Prediction::Hint) => {
-                let returns = order::returns(seen, expected);
+                let returns = order::returns(from, expected);
                 let is_overdue = returns.saturating_add(self.layout.grace_ticks) < now;
                 if is_overdue { 1 } else { u64::MAX - u64::from(returns) }
             }
-            (Policy::Predictive, _) => self.worth(expected, seen, now).saturating_add(1),
+            (Policy::Predictive, _) => self.worth(expected, from, now).saturating_add(1),
         }
     }
 }

@@ -111,9 +111,9 @@ impl<R: Region> Shard<'_, R> {
         for _ in 0..2 * Candidates::COUNT {
             let (slot, noted) = self.header.candidates.least()?;
             let Slot { seen, .. } = self.slots[slot];
-            let expected = self.slots[slot].expected();
+            let (expected, from) = (self.slots[slot].expected(), self.slots[slot].counts_from());
             let is_there = self.slots[slot].id_length() > 0;
-            let worth = is_there.then(|| self.worth(expected, seen, now));
+            let worth = is_there.then(|| self.worth(expected, from, now));
             match worth {
                 Some(worth) if worth <= noted && worth >= own => return None,
                 Some(worth) if worth <= noted => {}
@@ -140,11 +140,11 @@ impl<R: Region> Shard<'_, R> {
         search(self.header, self.lists, &self.slots, self.return_times, now);
     }
 
-    /// Returns what the place of a client last seen at `seen` is worth.
+    /// Returns what the place of a client is worth whose interval counts from then.
     #[inline]
-    pub(crate) fn worth(&self, expected: Expectation, seen: u32, now: u32) -> u64 {
+    pub(crate) fn worth(&self, expected: Expectation, from: u32, now: u32) -> u64 {
         // A session seen in the future, before the clock stepped back, must be evictable too.
-        self.return_times.worth(expected, now.abs_diff(seen))
+        self.return_times.worth(expected, now.abs_diff(from))
     }
 
     fn evict(&mut self, now: u32, slot: u32) {
@@ -162,12 +162,12 @@ impl<R: Region> Shard<'_, R> {
     /// Evicts a session, and gives up on its client.
     pub(crate) fn evict_unremembered(&mut self, now: u32, slot: u32) {
         let victim = self.slots[slot];
-        let Slot { id, seen, .. } = victim;
+        let Slot { id, .. } = victim;
         let length = victim.id_length();
         if !self.slots.expect(length > 0) {
             return;
         }
-        self.learn(victim.expected(), now.saturating_sub(seen), false);
+        self.learn(victim.expected(), now.saturating_sub(victim.counts_from()), false);
         self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
     }
 }
@@ -187,8 +187,8 @@ fn search<R: Region>(
     let Header { occupied, candidates, turn, hand, fresh, .. } = header;
     for list in Turns::new(occupied, *turn).take(LISTS) {
         let [first, last] = order::ends_of(lists, slots, list);
-        candidates.consider(first.slot, looks.worth(first.expected, now.abs_diff(first.seen)));
-        let worth = looks.worth(last.expected, now.abs_diff(last.seen));
+        candidates.consider(first.slot, looks.worth(first.expected, now.abs_diff(first.from)));
+        let worth = looks.worth(last.expected, now.abs_diff(last.from));
         let is_other = last.slot != first.slot;
         candidates.consider(last.slot, select_unpredictable(is_other, worth, u64::MAX));
         *turn = list as u32 + 1;
@@ -201,7 +201,8 @@ fn search<R: Region>(
     for range in [from..until, 0..again] {
         for (at, slot) in range.clone().zip(slots.range(range)) {
             if slot.id_length() > 0 {
-                candidates.consider(at, looks.look(slot.expected(), now.abs_diff(slot.seen)));
+                candidates
+                    .consider(at, looks.look(slot.expected(), now.abs_diff(slot.counts_from())));
             }
         }
     }

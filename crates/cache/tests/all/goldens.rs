@@ -71,10 +71,10 @@ fn predictive_eviction_counts() {
         (Learned, 37, [2675, 962, 612, 875]),
         (Learned, 62, [3457, 1380, 203, 59]),
         (Learned, 81, [3644, 1432, 4, 0]),
-        (Both, 12, [1653, 35, 632, 2829]),
-        (Both, 37, [3330, 98, 1106, 590]),
-        (Both, 62, [3791, 181, 945, 182]),
-        (Both, 81, [3878, 235, 835, 132]),
+        (Both, 12, [1653, 34, 620, 2842]),
+        (Both, 37, [3330, 103, 1103, 588]),
+        (Both, 62, [3789, 178, 950, 182]),
+        (Both, 81, [3878, 244, 830, 128]),
     ];
     let replayed = GOLDENS.map(|(prediction, sessions, _)| {
         let counted = replay(&settings(Policy::Predictive, prediction, sessions));

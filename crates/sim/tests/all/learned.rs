@@ -11,8 +11,12 @@ const SEEDS: u32 = 2;
 
 /// Runs a plan and returns its cells, in order of policy and then of size.
 fn cells(plan: &str, policies: &str, capacities: &[u32]) -> Vec<Cell> {
+    cells_of_seeds(SEEDS, plan, policies, capacities)
+}
+
+fn cells_of_seeds(seeds: u32, plan: &str, policies: &str, capacities: &[u32]) -> Vec<Cell> {
     let plan = Plan::parse(plan).expect("a plan");
-    play(&plan, &simulation(&plan, policies, capacities, SEEDS)).cells
+    play(&plan, &simulation(&plan, policies, capacities, seeds)).cells
 }
 
 fn after_first_of_run_of(rates: &HitRates) -> f64 {
@@ -64,20 +68,22 @@ fn browsers_and_devices_share_a_server() {
     assert!(learned_500 >= lru_500 + 7.0 && learned_1_000 >= lru_1_000 + 11.0, "{rates:.1?}");
 }
 
-/// Compares with the bound, which knows how long a run has lasted and how long the one before was.
+/// Compares with the bound, which knows how long a run has lasted and how long the one before was. Of the first plan little is left to
+/// win if a client that is not back by the end of its interval is given up on at once.
 #[test]
 #[ignore = "slow: make test-all"]
-fn runs_with_a_memory_are_made_use_of() {
-    for plan in [
-        include_str!("../../../../plans/runs-lognormal.toml"),
-        include_str!("../../../../plans/runs-habits-carried.toml"),
+fn with_hints_nearly_the_bound_is_reached() {
+    for (plan, least) in [
+        (include_str!("../../../../plans/paper-000.toml"), 0.984),
+        (include_str!("../../../../plans/runs-lognormal.toml"), 0.978),
+        (include_str!("../../../../plans/runs-habits-carried.toml"), 0.970),
     ] {
         let sizes = [200, 400, 600, 800, 1_000];
         let cells = cells(plan, "both,bound", &sizes);
         let (both, bound) = cells.split_at(sizes.len());
         for (both, bound) in both.iter().zip(bound) {
             let share = after_first_of_run(both) / after_first_of_run(bound);
-            assert!(share >= 0.968, "{share:.3} of the bound at {}", both.capacity);
+            assert!(share >= least, "{share:.4} of the bound at {}, not {least}", both.capacity);
         }
     }
 }
@@ -142,6 +148,8 @@ fn a_source_that_floods_gets_its_share() {
     }
 }
 
+/// Whether newcomers find a place beside a flood that claims nearly the same interval, chance decides early: seeds differ by up to five
+/// points.
 #[test]
 #[ignore = "slow: make test-all"]
 fn a_flood_is_seen_through() {
@@ -150,7 +158,7 @@ fn a_flood_is_seen_through() {
         (include_str!("../../../../plans/flood-14s.toml"), 79.0),
         (include_str!("../../../../plans/flood-55s.toml"), 52.0),
     ] {
-        let devices = cells(plan, "both", &[1_000]).remove(0).groups.remove(0);
+        let devices = cells_of_seeds(10, plan, "both", &[1_000]).remove(0).groups.remove(0);
         let rate = after_first_of_device(&devices.rates);
         assert!(rate >= least, "{rate:.1}, at least {least}");
     }

@@ -49,8 +49,8 @@ impl Class {
 pub(crate) enum Expected {
     /// Nothing is known of it.
     Unknown,
-    /// Back at this interval, in this stage of its run.
-    Back(Trust, Class, Rhythm),
+    /// Back at an interval of this class, in this stage of its run, so many ticks before the bound.
+    Back(Trust, Class, Rhythm, u64),
     /// It keeps no interval; this is its mean gap.
     Irregular(Class, Rhythm),
     Never,
@@ -61,7 +61,7 @@ impl Expected {
     fn back(trust: Trust, interval_ticks: u64) -> Self {
         match Class::of(interval_ticks) {
             Class(0) if trust == Trust::Loose => Self::Unknown,
-            class => Self::Back(trust, class, Rhythm::NONE),
+            class => Self::Back(trust, class, Rhythm::NONE, 0),
         }
     }
 
@@ -69,8 +69,17 @@ impl Expected {
     pub(crate) fn ticks(self) -> Option<u64> {
         match self {
             Self::Unknown => Some(0),
-            Self::Back(_, class, _) | Self::Irregular(class, _) => Some(class.ticks()),
+            Self::Back(_, class, _, lead) => Some(class.ticks() - lead),
+            Self::Irregular(class, _) => Some(class.ticks()),
             Self::Never => None,
+        }
+    }
+
+    /// How many ticks before the bound of its class it is expected.
+    pub(crate) fn lead(self) -> u64 {
+        match self {
+            Self::Back(.., lead) => lead,
+            _ => 0,
         }
     }
 
@@ -78,7 +87,7 @@ impl Expected {
     pub(crate) fn list(self) -> u32 {
         match self {
             Self::Unknown => 0,
-            Self::Back(trust, class, _) => 256 * trust as u32 + class.0 as u32,
+            Self::Back(trust, class, ..) => 256 * trust as u32 + class.0 as u32,
             Self::Irregular(..) => 254,
             Self::Never => 255,
         }
@@ -87,7 +96,7 @@ impl Expected {
     /// Returns the interval that the application gave.
     pub(crate) fn hint(self) -> Option<Class> {
         match self {
-            Self::Back(Trust::Claimed | Trust::Kept, class, _) => Some(class).filter(|c| c.0 > 0),
+            Self::Back(Trust::Claimed | Trust::Kept, class, ..) => Some(class).filter(|c| c.0 > 0),
             _ => None,
         }
     }
@@ -96,8 +105,9 @@ impl Expected {
     fn told(self) -> Expectation {
         match self {
             Self::Unknown => Expectation::UNKNOWN,
-            Self::Back(trust, interval, rhythm) => {
-                Expectation::new(trust, interval.told()).with_rhythm(rhythm)
+            Self::Back(trust, interval, rhythm, lead) => {
+                let exact = Interval::from_ms((interval.ticks() - lead) * TICK_MS);
+                Expectation::new(trust, interval.told()).with_rhythm(rhythm).exactly(exact)
             }
             Self::Irregular(gap, rhythm) => {
                 Expectation::new(Trust::Loose, gap.told()).with_rhythm(rhythm)
@@ -183,9 +193,9 @@ impl Past {
     fn learned(self) -> Expected {
         match (self.last, self.habit()) {
             (None, _) => Expected::Unknown,
-            (_, Some(habit)) => Expected::Back(Trust::Confirmed, habit, Rhythm::NONE),
+            (_, Some(habit)) => Expected::Back(Trust::Confirmed, habit, Rhythm::NONE, 0),
             (Some(_), None) if self.gaps < 2 => {
-                Expected::Back(Trust::Loose, self.mean_class(), Rhythm::NONE)
+                Expected::Back(Trust::Loose, self.mean_class(), Rhythm::NONE, 0)
             }
             (Some(last), None) => {
                 let octaves = (4 * last.0 as i64 - self.mean) as f64 / 32.0;
@@ -199,7 +209,7 @@ impl Past {
         let interval = hint_ticks.max(self.floor());
         let class = Class::of(interval);
         match self.keeps(interval) {
-            true => Expected::Back(Trust::Kept, class, self.stage(class.ticks())),
+            true => Expected::Back(Trust::Kept, class, self.stage(class.ticks()), 0),
             false => Expected::back(Trust::Claimed, interval),
         }
     }
@@ -319,8 +329,27 @@ impl Beliefs {
                 let interval = hint.unwrap_or(self.prior_ticks);
                 before.unwrap_or_else(|| Expected::back(Trust::Loose, interval))
             }
-            (_, Prediction::Both, Some(hint)) => past.hinted(hint),
+            (_, Prediction::Both, Some(hint)) => self.with_due(past.hinted(hint), hint),
             (_, Prediction::Both, None) | (_, Prediction::Learned, _) => past.learned(),
+        }
+    }
+
+    /// When a client is overdue, the engine's own rule says: of those with like intervals most have come by then.
+    fn with_due(&self, expected: Expected, hint_ticks: u64) -> Expected {
+        let hint = Interval::from_ms(hint_ticks * TICK_MS);
+        let due_ms = self.return_times.with_due(expected.told(), hint).returns_ms(0);
+        match (expected, due_ms) {
+            (Expected::Back(trust, class, rhythm, _), Some(due_ms)) => {
+                Expected::Back(trust, class, rhythm, class.ticks() - due_ms / TICK_MS)
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// A client came whose session was there.
+    pub(crate) fn came(&self, expected: Expected, age_ticks: u64) {
+        if self.weighs() {
+            self.return_times.came(expected.told(), in_32_bits(age_ticks));
         }
     }
 

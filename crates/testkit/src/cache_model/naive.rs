@@ -194,6 +194,11 @@ impl Session {
     fn returns(&self) -> Option<u64> {
         Some(self.seen + self.expected.ticks()?)
     }
+
+    /// From when its interval counts as if it were the bound of its class, but not from before the epoch.
+    fn counts_from(&self, epoch: u64) -> u64 {
+        self.seen.saturating_sub(self.expected.lead()).max(epoch)
+    }
 }
 
 /// A session's place in the order of return times.
@@ -275,8 +280,8 @@ impl Shard {
         if self.is_over(self.sessions[at].expiry_s, now_ms) {
             self.counters.misses += 1;
             self.counters.expired += 1;
-            let Session { seen, expected, .. } = self.sessions[at];
-            beliefs.record(expected, now.saturating_sub(seen), false);
+            let from = self.sessions[at].counts_from(self.epoch);
+            beliefs.record(self.sessions[at].expected, now.saturating_sub(from), false);
             self.remove(id);
             return Answer::default();
         }
@@ -291,7 +296,8 @@ impl Shard {
 
     fn arrived(&mut self, at: usize, now: u64, beliefs: &Beliefs) -> Answer {
         let session = &mut self.sessions[at];
-        let (age_ticks, before) = (now.saturating_sub(session.seen), session.expected);
+        let (gap_ticks, before) = (now.saturating_sub(session.seen), session.expected);
+        let age_ticks = now.saturating_sub(session.counts_from(self.epoch));
         if let Some(returns) = session.returns().filter(|_| self.policy == Policy::Predictive)
             && before != Expected::Unknown
         {
@@ -299,8 +305,9 @@ impl Shard {
             self.counters.prediction_error_ms += returns.abs_diff(now) * TICK_MS;
         }
         beliefs.record(before, age_ticks, true);
+        beliefs.came(before, age_ticks);
         if self.policy == Policy::Predictive {
-            session.past.record(age_ticks);
+            session.past.record(gap_ticks);
         }
         let (past, value) = (session.past, session.value.clone());
         self.expect(at, now, beliefs.expectation(past, None, Some(before)));
@@ -396,8 +403,9 @@ impl Shard {
                 return Err(Refusal::SourceHasItsShare);
             };
             self.counters.evicted_source_share += 1;
-            let Session { id, seen, expected, .. } = self.sessions[at];
-            beliefs.record(expected, now.saturating_sub(seen), false);
+            let Session { id, expected, .. } = self.sessions[at];
+            let from = self.sessions[at].counts_from(self.epoch);
+            beliefs.record(expected, now.saturating_sub(from), false);
             self.remove(&id);
             evicted += 1;
         }
@@ -417,8 +425,8 @@ impl Shard {
         let stored = |slot| sessions.iter().position(|s| s.slots[0] == slot && s.source == source);
         let its: Vec<usize> = slots.sweep(looks).filter_map(stored).take(16).collect();
         let value = |at: usize| {
-            let Session { seen, expected, .. } = self.sessions[at];
-            (self.value(now, seen, expected, false, beliefs), at)
+            let from = self.sessions[at].counts_from(self.epoch);
+            (self.value(now, from, self.sessions[at].expected, false, beliefs), at)
         };
         its.into_iter()
             .map(value)
@@ -426,13 +434,13 @@ impl Shard {
     }
 
     /// The worth of a place by whatever policy: comparable between sessions at one time.
-    fn value(&self, now: u64, seen: u64, of: Expected, is_new: bool, beliefs: &Beliefs) -> Value {
-        let returns = of.ticks().map(|ticks| seen + ticks);
+    fn value(&self, now: u64, from: u64, of: Expected, is_new: bool, beliefs: &Beliefs) -> Value {
+        let returns = of.ticks().map(|ticks| from + ticks);
         match returns {
             _ if self.policy == Policy::Lru && is_new => (2, u64::MAX),
-            _ if self.policy == Policy::Lru => (2, seen),
+            _ if self.policy == Policy::Lru => (2, from),
             None => (0, 0),
-            Some(_) if beliefs.weighs() => (2, beliefs.worth(of, now.abs_diff(seen))),
+            Some(_) if beliefs.weighs() => (2, beliefs.worth(of, now.abs_diff(from))),
             Some(returns) if returns + self.grace_ticks < now => (1, 0),
             Some(returns) => (2, u64::MAX - returns),
         }
@@ -485,8 +493,8 @@ impl Shard {
         }
         for slot in self.slots.sweep(16).collect::<Vec<_>>() {
             if let Some(at) = self.stored_in(slot) {
-                let Session { seen, expected, .. } = self.sessions[at];
-                beliefs.watch(expected, now.abs_diff(seen), 1);
+                let from = self.sessions[at].counts_from(self.epoch);
+                beliefs.watch(self.sessions[at].expected, now.abs_diff(from), 1);
                 self.candidates.consider(slot, self.worth(at, now, beliefs));
             }
         }
@@ -518,8 +526,8 @@ impl Shard {
     }
 
     fn worth(&self, at: usize, now: u64, beliefs: &Beliefs) -> u64 {
-        let Session { seen, expected, .. } = self.sessions[at];
-        beliefs.worth(expected, now.abs_diff(seen))
+        let from = self.sessions[at].counts_from(self.epoch);
+        beliefs.worth(self.sessions[at].expected, now.abs_diff(from))
     }
 
     fn stored_in(&self, slot: usize) -> Option<usize> {
