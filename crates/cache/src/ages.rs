@@ -14,6 +14,12 @@ use crate::rhythm::Rhythm;
 /// Pairs of octaves of intervals, up to that of the longest.
 pub(crate) const OCTAVES: usize = 1 + LONGEST / 16;
 const LONGEST: usize = IntervalClass::LONGEST as usize;
+/// The pair of octaves that a class is in.
+#[inline]
+pub(crate) const fn pair_of_octaves(class: IntervalClass) -> usize {
+    if class.0 < IntervalClass::LONGEST { class.0 as usize / 16 } else { OCTAVES - 1 }
+}
+
 /// The interval assumed for clients about which nothing is known: 65 s.
 pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
 /// Bins in a row by age alone: one for every class of age.
@@ -231,12 +237,14 @@ pub(crate) struct Measured {
     pub(crate) per_tick: u64,
 }
 
+/// Measures an age by the interval of a client.
 #[inline]
 pub(crate) fn measured(expected: Expectation, age_ticks: u32) -> Measured {
     let is_irregular = expected.is_irregular();
-    // Clients of either kind come in no order, so that a branch would be guessed wrong.
+    // Clients of either kind come in no order, so that a branch would be mispredicted.
     let rhythm = select_unpredictable(is_irregular, usize::from(expected.rhythm().0), 0);
-    let Scale { first, from } = SCALES[usize::from(is_irregular) << 10 | expected.index()];
+    let Scale { first, from } =
+        SCALES[usize::from(is_irregular) * Expectation::COUNT + expected.index()];
     let in_row = usize::from(BIN_OF[usize::from(from) + class_of(age_ticks)]);
     let bin = usize::from(first) + rhythm * LOOSE_OCTAVES * LOOSE_BINS + in_row;
     Measured { bin, per_tick: PER_TICK[usize::from(from)] }
@@ -278,7 +286,7 @@ impl Scale {
         } else if expected.index() == Expectation::UNKNOWN.index() {
             (0, 0)
         } else {
-            let row = expected.trust() as usize * OCTAVES + class / 16;
+            let row = expected.trust() as usize * OCTAVES + pair_of_octaves(expected.class());
             (AGES + row * BINS, KEPT_FROM - class)
         };
         Self { first: first as u16, from: from as u16 }

@@ -65,7 +65,7 @@ impl Candidates {
         }
         let mut moving = new;
         for place in &mut self.0 {
-            // All that are worth more move. They may begin anywhere, so that a branch would be guessed wrong.
+            // All that are worth more move. They may begin anywhere, so that a branch would be mispredicted.
             let (here, moves) = (*place, new.worth < place.worth);
             *place = Candidate::either(moves, moving, here);
             moving = Candidate::either(moves, here, moving);

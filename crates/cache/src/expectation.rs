@@ -191,7 +191,7 @@ impl Expectation {
             return self.with_rhythm(history.stage(self.class().interval()));
         }
         let may_be = Self::may_be_irregular(self.index());
-        // Clients of either kind come in no order, so that a branch would be guessed wrong.
+        // Clients of either kind come in no order, so that a branch would be mispredicted.
         self.with_rhythm(select_unpredictable(may_be, history.rhythm(), Rhythm::NONE))
     }
 

@@ -323,7 +323,7 @@ impl History {
     }
 
     /// Returns what [`Self::class`] and [`Self::rhythm`] do of such bits.
-    // Without branches: clients come in no order, so that each would be guessed wrong.
+    // Without branches: clients come in no order, so that each would be mispredicted.
     #[inline]
     pub(crate) fn known(coarse: u32) -> (IntervalClass, bool, Rhythm) {
         let gap = coarse & 0xff;
@@ -343,12 +343,8 @@ impl History {
             return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, 4 * gap));
         }
         let gap = coarse & 0xff;
-        if gap == 0 {
-            return Self::default();
-        }
         let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
-        let mean = mean.min(4 * Self::LONGEST_CLASS);
-        Self::of(gap.min(Self::LONGEST_CLASS), 0, mean, count.max(1), 1)
+        Self::within_bounds(gap, 0, mean, count, 1)
     }
 
     /// Returns true if the last two gaps agree, and not by chance.
@@ -557,6 +553,22 @@ mod tests {
             assert!(usize::from(history.rhythm().0) <= Rhythm::COUNT);
             history.record(77);
             assert!(history.class().is_some());
+        }
+    }
+
+    /// All bits that [`History::coarse`] can return.
+    #[test]
+    fn what_is_known_of_a_ghost_is_what_its_history_says() {
+        for coarse in 0..1 << 20 {
+            let (gap, mean) = (coarse & 0xff, coarse >> 9 & 0x7f);
+            let (is_kept, count) = (coarse >> 8 & 1 == 1, coarse >> 16);
+            if gap > 224 || gap > 0 && !is_kept && (count == 0 || mean > 111) {
+                continue;
+            }
+            let history = History::from_coarse(coarse);
+            let (class, confirmed) = history.class().unwrap_or((IntervalClass(0), false));
+            let rhythm = if confirmed { Rhythm::NONE } else { history.rhythm() };
+            assert_eq!(History::known(coarse), (class, confirmed, rhythm), "{coarse:#x}");
         }
     }
 

@@ -1,13 +1,13 @@
 //! Punctuality: how late the clients are that keep the application's interval.
 //!
-//! A client that is told to come every minute comes a little later: the request and the handshake take their time. So a client counts
-//! as overdue when thirty-one of thirty-two of those with like intervals would have come. That share of their intervals is found step
-//! by step: whenever one is late it grows by thirty-one steps, and else it shrinks by one. All that is kept is one number by pair of
-//! octaves.
+//! A client that is told to come every minute comes a little later: its request and the handshake take time. So a client counts as
+//! overdue only when thirty-one of thirty-two clients with like intervals would have come. How much later than the interval that is,
+//! as a share of it (the slack), is found step by step: it grows by thirty-one steps when a client is late, and shrinks by one when a
+//! client is in time. One number is kept for each pair of octaves.
 
 use std::sync::atomic::AtomicU32;
 
-use crate::ages::OCTAVES;
+use crate::ages::{self, OCTAVES};
 use crate::counts::{get, set};
 use crate::interval::{Interval, IntervalClass};
 
@@ -52,7 +52,7 @@ impl Punctuality {
 
     #[inline]
     fn of(&self, class: IntervalClass) -> &AtomicU32 {
-        &self.slack[usize::from(class.0.min(IntervalClass::LONGEST)) / 16]
+        &self.slack[ages::pair_of_octaves(class)]
     }
 }
 

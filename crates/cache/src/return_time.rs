@@ -179,8 +179,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         }
     }
 
-    /// Records that a client came that keeps the application's interval, at an age counted from when it is overdue at the upper bound of
-    /// its class.
+    /// Records that a client came, if it keeps the application's interval: in time if its age is no more than the upper bound of its
+    /// class. The age counts from as much before it was last seen as it was due before that bound.
     #[inline]
     pub fn came(&self, expected: Expectation, age_ticks: u32) {
         if expected.trust() >= Trust::Claimed {
@@ -188,7 +188,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         }
     }
 
-    /// Returns the same expectation of a client with a hint of its interval, and when it is overdue: most such clients have come by then.
+    /// Adds to the expectation when the client is due, from the application's hint: nearly all clients with like intervals have come by
+    /// then.
     #[inline]
     pub fn with_due(&self, expected: Expectation, hint: Interval) -> Expectation {
         match expected.trust() {
@@ -342,7 +343,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns true if a gap, of no more than two, is known to be a wait between two runs.
     #[inline]
     pub fn is_wait(&self, gap: IntervalClass) -> bool {
-        get(&self.waits.between_runs) >> (gap.0 / 16) & 1 != 0
+        get(&self.waits.between_runs) >> ages::pair_of_octaves(gap) & 1 != 0
     }
 
     /// Finds the pairs of octaves in which a gap is a wait, whether the application gives intervals or not. Those without enough

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU32;
 use crate::ages::{self, Lateness, OCTAVES};
 use crate::counts::{ONE, add, fade, get, number, set};
 use crate::expectation::Expectation;
-use crate::interval::IntervalClass;
 use crate::rhythm::Rhythm;
 
 /// The unit of the factor of a stage.
@@ -80,14 +79,14 @@ impl Stages {
 /// Returns the stage of a client's run, by pair of octaves of its interval.
 #[inline]
 fn stage_of(expected: Expectation) -> Option<usize> {
-    let octaves = usize::from(expected.class().0.min(IntervalClass::LONGEST)) / 16;
-    Some(octaves * Rhythm::STAGES + expected.rhythm().stage()?)
+    Some(ages::pair_of_octaves(expected.class()) * Rhythm::STAGES + expected.rhythm().stage()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::expectation::Trust;
+    use crate::interval::IntervalClass;
 
     /// Of all stages but one, half of the clients are back in time. Returns how many times as much places of that one are worth, of
     /// whose clients so many of a thousand are back.
