@@ -14,7 +14,7 @@ use crate::slots::Slot;
 
 impl Layout {
     /// The version, which goes up when the data in regions or ledgers change their place or meaning.
-    pub const VERSION: u32 = 6;
+    pub const VERSION: u32 = 7;
 
     /// Returns the fingerprint of a cache's layouts. Two programs get the same one if they divide
     /// regions in the same way and give the parts the same meaning, as far as sizes and
@@ -50,10 +50,10 @@ mod tests {
         let of = |settings: &Settings| {
             Layout::fingerprint(&Layout::for_cache(settings).expect("settings make a cache"))
         };
-        let settings = Settings::new(Capacity::Sessions(100));
+        let settings = Settings::new(Capacity::Sessions(5_000));
         assert_eq!(of(&settings), of(&settings.clone()));
         for other in [
-            Settings::new(Capacity::Sessions(101)),
+            Settings::new(Capacity::Sessions(5_001)),
             Settings { block_bytes: 200, ..settings.clone() },
             Settings { ghosts_percent: 50, ..settings.clone() },
             Settings { shards: Some(2), ..settings.clone() },

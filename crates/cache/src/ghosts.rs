@@ -2,7 +2,7 @@
 //! counted as wanted, and its history is known when its next session is stored.
 //!
 //! A ghost takes eight bytes: 16 bits of the id's hash, 20 of the time the client was seen, 8 of the interval that the application
-//! gave, 20 of its history. Eight share a cache line, chosen by hash; when it is full,
+//! gave, or else of a finer history, 20 of its history. Eight share a cache line, chosen by hash; when it is full,
 //! the ghost worth least makes way. If one client is mistaken for another (once in ten thousand
 //! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
 //! nothing else.
@@ -25,6 +25,8 @@ impl GhostSet {
     pub(crate) const GHOSTS: usize = GHOSTS;
 }
 
+const _: () = assert!(FINER == u8::MAX - IntervalClass::LONGEST + 1);
+
 /// The record of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ghost {
@@ -39,18 +41,22 @@ pub(crate) struct Ghost {
 const TAG_SHIFT: u32 = 48;
 const SEEN_SHIFT: u32 = 28;
 const SEEN_MASK: u64 = (1 << 20) - 1;
-const HINT_SHIFT: u32 = 20;
-const HISTORY_MASK: u32 = (1 << 20) - 1;
+const HINT_SHIFT: u32 = History::COARSE_BITS;
+const COARSE_MASK: u32 = (1 << History::COARSE_BITS) - 1;
+/// The finer bits of a history take the place of a hint, as one of the numbers that are no class: from this one on, and zero.
+const FIRST_FINER: u8 = IntervalClass::LONGEST + 1;
+const FINER: u8 = 1 << History::FINER_BITS;
 /// Ticks in the unit of [`SEEN_MASK`]: 256 ms, so that the field wraps after three days.
 const UNIT_TICKS: u32 = 64;
 
 impl Ghost {
     fn packed(&self, now: u32) -> u64 {
-        let hint = match self.expected.trust() {
-            Trust::Claimed | Trust::Kept => self.expected.class().0,
-            Trust::Loose | Trust::Confirmed => 0,
+        let history = self.history.coarse();
+        let hint = match (self.expected.trust(), self.expected.class()) {
+            (Trust::Claimed | Trust::Kept, IntervalClass(class @ 1..)) => class,
+            _ => FIRST_FINER.wrapping_add((history >> History::COARSE_BITS) as u8),
         };
-        let known = u64::from(hint) << HINT_SHIFT | u64::from(self.history.coarse());
+        let known = u64::from(hint) << HINT_SHIFT | u64::from(history & COARSE_MASK);
         let seen = units(now.saturating_sub(self.age_ticks));
         u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | known
     }
@@ -81,14 +87,13 @@ impl Place {
     /// Returns what was expected of it.
     #[inline]
     pub(crate) fn expected(self) -> Expectation {
-        match IntervalClass((self.0 >> HINT_SHIFT) as u8) {
-            IntervalClass(0) => {
-                let (class, is_kept, rhythm) = History::known(self.0 as u32 & HISTORY_MASK);
-                let trust = usize::from(is_kept) * Trust::Confirmed as usize;
-                Expectation::from_index(trust << 8 | usize::from(class.0)).with_rhythm(rhythm)
-            }
-            hint => self.hinted(hint),
+        let hint = (self.0 >> HINT_SHIFT) as u8;
+        if hint.wrapping_sub(FIRST_FINER) >= FINER {
+            return self.hinted(IntervalClass(hint));
         }
+        let (class, is_kept, rhythm) = History::known(self.coarse());
+        let trust = usize::from(is_kept) * Trust::Confirmed as usize;
+        Expectation::from_index(trust << 8 | usize::from(class.0)).with_rhythm(rhythm)
     }
 
     // Not inlined: it is long, and where the application gives no intervals none is.
@@ -100,7 +105,15 @@ impl Place {
 
     #[inline]
     fn history(self) -> History {
-        History::from_coarse(self.0 as u32 & HISTORY_MASK)
+        History::from_coarse(self.coarse())
+    }
+
+    #[inline]
+    fn coarse(self) -> u32 {
+        let coarse = self.0 as u32 & COARSE_MASK;
+        let finer = u32::from(((self.0 >> HINT_SHIFT) as u8).wrapping_sub(FIRST_FINER));
+        let known = coarse | finer << History::COARSE_BITS;
+        select_unpredictable(finer < FINER.into(), known, History::without_finer(coarse))
     }
 }
 
@@ -201,6 +214,13 @@ mod tests {
             [Expectation::learned(history), Expectation::hinted(history, hint.interval())]
         {
             let mut set = [GhostSet([0; 8])];
+            // Of a client with a hint less is kept.
+            let history = match expected.trust() {
+                Trust::Claimed | Trust::Kept => {
+                    History::from_coarse(History::without_finer(history.coarse()))
+                }
+                _ => history,
+            };
             let remembered = Ghost { expected, history, ..ghost(1, 3 * UNIT_TICKS) };
             add(&mut set, 1, 9 * UNIT_TICKS, &remembered);
             assert_eq!(take(&mut set, 1 << 32, 9 * UNIT_TICKS), Some(remembered));
@@ -211,7 +231,9 @@ mod tests {
     #[test]
     fn a_ghost_is_expected_as_its_session_was() {
         let hint = IntervalClass(95).interval();
-        for gaps in [&[15_000, 690_000][..], &[30_000, 15_000, 690_000], &[15_000, 20_000]] {
+        let gaps: [&[u32]; 4] =
+            [&[15_000, 690_000], &[30_000, 15_000, 690_000], &[15_000, 20_000], &[3_000, 17_500]];
+        for gaps in gaps {
             let mut history = History::default();
             gaps.iter().for_each(|gap| history.record(*gap));
             let expected = Expectation::hinted(history, hint);

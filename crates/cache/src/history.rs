@@ -91,6 +91,8 @@ impl History {
     const LONGEST_CLASS: u32 = IntervalClass::LONGEST as u32;
     /// The visits of a run of a client of which no two gaps in a row agree.
     const SHORT_RUN: u32 = 2;
+    pub(crate) const COARSE_BITS: u32 = 20;
+    pub(crate) const FINER_BITS: u32 = 5;
 
     /// Returns the bytes for a place where the client itself keeps them, such as an encrypted ticket.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -306,12 +308,29 @@ impl History {
         gaps.into_iter().any(|gap| gap > 0 && agree(ticks_of(gap), interval.ticks()))
     }
 
-    /// Packs the last gap, whether the one before agrees, and the run, or else the mean and the number, into twenty bits.
+    /// Packs what a ghost keeps: in [`Self::COARSE_BITS`] the last gap, whether the one before agrees, and the run, or else the mean and
+    /// the number. [`Self::FINER_BITS`] above them say how far the mean is from the last gap, or else the mean more exactly, and the
+    /// doubt.
     pub(crate) fn coarse(self) -> u32 {
-        match self.habit() {
-            Some(habit) => self.gap() | 1 << 8 | habit.coarse() << 9,
-            None => self.gap() | (self.mean() / 8) << 9 | self.count() << 16,
-        }
+        let (coarse, finer) = match self.habit() {
+            Some(habit) => {
+                let offset = self.0 >> Self::MEAN_SHIFT & Habit::MOST_OFFSET;
+                (1 << 8 | habit.coarse() << 9, offset / 2)
+            }
+            None => {
+                let (mean, rest) = (self.mean() / 8, self.mean() % 8);
+                (mean << 9 | self.count() << 16, rest << 2 | self.doubt())
+            }
+        };
+        self.gap() | coarse | finer << Self::COARSE_BITS
+    }
+
+    /// Returns such bits of which the finer ones are not known: with the middle of what they may say, and a doubt where there is no habit.
+    #[inline]
+    pub(crate) fn without_finer(coarse: u32) -> u32 {
+        let has_habit = coarse >> 8 & 1;
+        let finer = 1 << (Self::FINER_BITS - 1) | (1 - has_habit);
+        coarse & ((1 << Self::COARSE_BITS) - 1) | finer << Self::COARSE_BITS
     }
 
     /// Returns the class of the interval that the client of such bits keeps, if it keeps one.
@@ -328,23 +347,31 @@ impl History {
     pub(crate) fn known(coarse: u32) -> (IntervalClass, bool, Rhythm) {
         let gap = coarse & 0xff;
         let has_habit = coarse >> 8 & 1 == 1;
-        let mean = 2 * (coarse >> 9 & 0x7f) + 1;
+        let mean = Self::mean_of(coarse);
         let count = coarse >> 16 & Self::MOST_COUNTED;
-        let rhythm = Rhythm::of_gaps(4 * gap, 4 * mean, count);
+        let rhythm = Rhythm::of_gaps(4 * gap, mean, count);
         let is_loose = !has_habit & (gap > 0);
-        let class = IntervalClass(select_unpredictable(is_loose, mean, gap) as u8);
+        let class = IntervalClass(select_unpredictable(is_loose, mean.div_ceil(4), gap) as u8);
         (class, has_habit & (gap > 0), select_unpredictable(is_loose, rhythm, Rhythm::NONE))
+    }
+
+    /// Returns the mean of a client that keeps no interval, from such bits.
+    #[inline]
+    fn mean_of(coarse: u32) -> u32 {
+        8 * (coarse >> 9 & 0x7f) + (coarse >> (Self::COARSE_BITS + 2) & 7)
     }
 
     #[inline]
     pub(crate) fn from_coarse(coarse: u32) -> Self {
+        let finer = coarse >> Self::COARSE_BITS;
         if let Some(class) = Self::class_kept(coarse) {
             let gap = u32::from(class.0);
-            return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, 4 * gap));
+            let mean = (4 * gap + 2 * finer).saturating_sub(Habit::NO_OFFSET);
+            return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, mean));
         }
         let gap = coarse & 0xff;
-        let (mean, count) = ((coarse >> 9 & 0x7f) * 8 + 4, coarse >> 16 & Self::MOST_COUNTED);
-        Self::within_bounds(gap, 0, mean, count, 1)
+        let (count, doubt) = (coarse >> 16 & Self::MOST_COUNTED, finer & Self::MOST_DOUBT);
+        Self::within_bounds(gap, 0, Self::mean_of(coarse), count, doubt)
     }
 
     /// Returns true if the last two gaps agree, and not by chance.
@@ -559,10 +586,10 @@ mod tests {
     /// All bits that [`History::coarse`] can return.
     #[test]
     fn what_is_known_of_a_ghost_is_what_its_history_says() {
-        for coarse in 0..1 << 20 {
-            let (gap, mean) = (coarse & 0xff, coarse >> 9 & 0x7f);
-            let (is_kept, count) = (coarse >> 8 & 1 == 1, coarse >> 16);
-            if gap > 224 || gap > 0 && !is_kept && (count == 0 || mean > 111) {
+        for coarse in 0..1 << (History::COARSE_BITS + History::FINER_BITS) {
+            let (gap, mean) = (coarse & 0xff, History::mean_of(coarse));
+            let (is_kept, count) = (coarse >> 8 & 1 == 1, coarse >> 16 & History::MOST_COUNTED);
+            if gap > 224 || gap > 0 && !is_kept && (count == 0 || !(4..=4 * 224).contains(&mean)) {
                 continue;
             }
             let history = History::from_coarse(coarse);
@@ -579,7 +606,7 @@ mod tests {
         for gaps in others.into_iter().chain([&long[..]]) {
             let before = history(gaps);
             let after = History::from_coarse(before.coarse());
-            assert!(before.coarse() < 1 << 20);
+            assert!(before.coarse() < 1 << (History::COARSE_BITS + History::FINER_BITS));
             assert_eq!(after.has_habit(), before.has_habit(), "{gaps:?}");
             assert_eq!(after.interval().is_some(), before.interval().is_some(), "{gaps:?}");
             assert_eq!(after.coarse(), before.coarse(), "{gaps:?}");

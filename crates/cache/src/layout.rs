@@ -77,8 +77,7 @@ pub struct Layout {
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
     pub(crate) prior: IntervalClass,
-    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots. Ghosts beyond as
-    /// many as there are slots do not count: they wait for longer than it takes counts to fade.
+    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots.
     pub(crate) ghosts_a_look: u32,
     /// The most slots of one source; `None` if there is no bound.
     pub(crate) most_of_source: Option<u32>,
@@ -94,6 +93,11 @@ impl Layout {
     const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
     /// The most shards of a cache.
     const MOST_SHARDS: u64 = 4_096;
+    /// The fewest ghosts of a cache that has any, unless that is more than [`Self::MOST_GHOSTS_A_SESSION`]. In a small cache ghosts for as
+    /// many clients as it has sessions would be gone before these come back.
+    const LEAST_GHOSTS: u64 = 1_024;
+    /// With more ghosts a very small cache would learn late that clients do not come back.
+    const MOST_GHOSTS_A_SESSION: u64 = 8;
     /// The sessions below which a second shard would cost more in evenness than it brings.
     const SESSIONS_PER_SHARD: u64 = 8_192;
 
@@ -104,7 +108,7 @@ impl Layout {
     /// Returns an error for a capacity below one session, or a setting out of range.
     pub fn for_cache(settings: &Settings) -> Result<Vec<Self>, Error> {
         check(settings)?;
-        let one = Self::with_slots(settings, 1);
+        let one = Self::with_slots(settings, 1, 1);
         let sessions = match settings.capacity {
             Capacity::Sessions(0) => return Err(Error::NoSessions),
             Capacity::Sessions(sessions) => sessions,
@@ -136,16 +140,24 @@ impl Layout {
         let share = |whole: u64| whole / shards + u64::from(shard < whole % shards);
         let sessions = match settings.capacity {
             Capacity::Sessions(sessions) => share(sessions),
-            Capacity::Bytes(bytes) => Self::slots_within(settings, share(bytes)),
+            Capacity::Bytes(bytes) => Self::slots_within(settings, share(bytes), shards),
         };
         if sessions > Self::MOST_SLOTS {
             return Err(Error::ShardTooLarge { sessions, limit: Self::MOST_SLOTS });
         }
-        Ok(Self::with_slots(settings, sessions as u32))
+        Ok(Self::with_slots(settings, sessions as u32, shards))
     }
 
-    fn with_slots(settings: &Settings, slots: u32) -> Self {
-        let ghosts = u64::from(slots) * u64::from(settings.ghosts_percent) / 100;
+    /// Returns the layout of one shard of so many.
+    fn with_slots(settings: &Settings, slots: u32, shards: u64) -> Self {
+        let ghosts = match u64::from(settings.ghosts_percent) {
+            0 => 0,
+            percent => {
+                let least = Self::LEAST_GHOSTS / shards;
+                let least = least.min(Self::MOST_GHOSTS_A_SESSION * u64::from(slots));
+                (u64::from(slots) * percent / 100).max(least)
+            }
+        };
         let block_bytes = settings.block_bytes.next_multiple_of(8);
         Self {
             slots,
@@ -161,16 +173,15 @@ impl Layout {
             prediction: settings.prediction,
             grace_ticks: Interval::from_ms(settings.grace_ms).ticks(),
             prior: IntervalClass::holding(Interval::from_ms(settings.prior_ms)),
-            ghosts_a_look: ((u64::from(LOOKS) * ghosts / u64::from(slots.max(1))) as u32)
-                .clamp(1, LOOKS),
+            ghosts_a_look: ((u64::from(LOOKS) * ghosts / u64::from(slots.max(1))) as u32).max(1),
             most_of_source: settings.fairness.map(|fair| share(slots, fair.percent)),
         }
     }
 
     /// Returns the most slots whose region fits in `bytes`. One slot must fit.
-    fn slots_within(settings: &Settings, bytes: u64) -> u64 {
-        let fits =
-            |slots: u64| Self::with_slots(settings, slots as u32).region_bytes() as u64 <= bytes;
+    fn slots_within(settings: &Settings, bytes: u64, shards: u64) -> u64 {
+        let layout = |slots: u64| Self::with_slots(settings, slots as u32, shards);
+        let fits = |slots| layout(slots).region_bytes() as u64 <= bytes;
         let (mut fit, mut too_many) = (1, (bytes / 64 + 2).min(Self::MOST_SLOTS + 2));
         while fit + 1 < too_many {
             let middle = fit.midpoint(too_many);
@@ -179,10 +190,11 @@ impl Layout {
         fit
     }
 
-    /// Returns the bytes that one more session takes, everything included.
+    /// Returns the bytes that one more session takes in a cache of many, everything included.
     fn bytes_per_slot(settings: &Settings) -> u64 {
-        let bytes = |slots| Self::with_slots(settings, slots).region_bytes() as u64;
-        (bytes(1_000) - bytes(1)).div_ceil(999)
+        let many = Self::LEAST_GHOSTS as u32 * 100;
+        let bytes = |slots| Self::with_slots(settings, slots, 1).region_bytes() as u64;
+        (bytes(many + 1_000) - bytes(many)).div_ceil(1_000)
     }
 
     /// Returns the number of slots that a value of so many bytes takes.
@@ -215,7 +227,7 @@ impl Layout {
     /// Returns how many clients a full shard waits for: those of its sessions, and its ghosts, as far as they count.
     pub(crate) fn clients(&self) -> u64 {
         let [_, _, _, _, ghosts, ..] = self.parts;
-        self.sessions() + self.sessions().min((ghosts * GhostSet::GHOSTS) as u64) / GHOSTS_A_CLIENT
+        self.sessions() + (ghosts * GhostSet::GHOSTS) as u64 / GHOSTS_A_CLIENT
     }
 
     fn divide(
@@ -304,12 +316,34 @@ mod tests {
     #[test]
     fn a_ghost_that_is_looked_at_stands_for_as_many_as_a_session() {
         for (percent, clients, ghosts_a_look) in
-            [(0, 1_000, 1), (10, 1_026, 1), (50, 1_126, 8), (100, 1_250, 16), (200, 1_250, 16)]
+            [(0, 16_000, 1), (10, 16_400, 1), (50, 18_000, 8), (100, 20_000, 16), (200, 24_000, 32)]
         {
             let settings =
-                Settings { ghosts_percent: percent, ..Settings::new(Capacity::Sessions(1_000)) };
-            let layout = Layout::with_slots(&settings, 1_000);
+                Settings { ghosts_percent: percent, ..Settings::new(Capacity::Sessions(0)) };
+            let layout = Layout::with_slots(&settings, 16_000, 1);
             assert_eq!((layout.clients(), layout.ghosts_a_look), (clients, ghosts_a_look));
+        }
+    }
+
+    #[test]
+    fn a_small_cache_has_more_ghosts_than_sessions() {
+        for (sessions, percent, shards, ghosts) in [
+            (10, 100, None, 80),
+            (200, 100, None, 1_024),
+            (1_024, 100, None, 1_024),
+            (1_032, 100, None, 1_032),
+            (200, 0, None, 0),
+            (200, 100, Some(2), 1_024),
+            (2_000, 100, Some(2), 2_000),
+        ] {
+            let settings = Settings {
+                ghosts_percent: percent,
+                shards,
+                ..Settings::new(Capacity::Sessions(sessions))
+            };
+            let layouts = Layout::for_cache(&settings).expect("settings make a cache");
+            let sets = layouts.iter().map(|layout| layout.parts[4]).sum::<usize>();
+            assert_eq!(sets * GhostSet::GHOSTS, ghosts, "{sessions}, {percent} %, {shards:?}");
         }
     }
 

@@ -263,19 +263,23 @@ impl Past {
         gaps.into_iter().any(|gap| agree(gap.ticks(), interval_ticks))
     }
 
-    /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean in two classes, or that gap; how many they are; and
-    /// the runs.
-    pub(crate) fn coarse(self) -> Self {
+    /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean; how many they are; the doubt; and the runs. Beside a
+    /// hint there is room for the mean in two classes, or that gap, and none for the doubt: there is some without a habit.
+    pub(crate) fn coarse(self, is_hinted: bool) -> Self {
         let has_habit = self.habit().is_some();
         let Some(last) = self.last else { return Self::default() };
+        let of_last = 4 * last.0 as i64;
+        let mean = match (has_habit, is_hinted) {
+            (true, true) => of_last,
+            (true, false) => of_last + (self.mean - of_last).div_euclid(2) * 2,
+            (false, true) => self.mean / 8 * 8 + 4,
+            (false, false) => self.mean,
+        };
         Self {
             last: Some(last),
             before: Some(last).filter(|_| has_habit),
-            mean: match has_habit {
-                true => 4 * last.0 as i64,
-                false => (self.mean / 8 * 8 + 4).min(4 * 224),
-            },
-            doubt: u32::from(!has_habit),
+            mean: mean.clamp(4, 4 * 224),
+            doubt: if is_hinted { u32::from(!has_habit) } else { self.doubt },
             ..self
         }
     }

@@ -37,7 +37,7 @@ struct Units(u64);
 
 impl Ghosts {
     pub(crate) fn new(ghosts: usize, sessions: usize, hash_key: [u8; 16]) -> Self {
-        let a_look = (16 * ghosts / sessions).clamp(1, 16) as u32;
+        let a_look = (16 * ghosts / sessions).max(1) as u32;
         Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], a_look, hash_key }
     }
 
@@ -62,7 +62,7 @@ impl Ghosts {
             beliefs.watch(other.past.expected(other.hint), age(other), a_look);
         }
         let (seen, hint) = (Units::at(now - age_ticks), expected.hint());
-        let ghost = Ghost { told_by, seen, hint, past: past.coarse() };
+        let ghost = Ghost { told_by, seen, hint, past: past.coarse(hint.is_some()) };
         if let Some(lost) = places[at].replace(ghost) {
             beliefs.record(lost.past.expected(lost.hint), age(&lost), false);
         }

@@ -67,15 +67,19 @@ pub(crate) struct Naive {
 impl Naive {
     pub(crate) fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Self {
         let layouts = Layout::for_cache(settings).expect("settings make a cache");
+        let shards = layouts.len();
         let sessions = layouts.iter().map(Layout::sessions).sum();
         let clients = |layout: &Layout| {
             let sessions = layout.sessions() as usize;
             // Every eight ghosts share a set.
-            sessions + ghosts_of(settings, sessions).next_multiple_of(8).min(sessions) / 4
+            sessions + ghosts_of(settings, sessions, shards).next_multiple_of(8) / 4
         };
         let clients = layouts.iter().map(|layout| clients(layout) as u64).sum();
-        let shard =
-            |layout: &Layout| Shard::new(settings, layout.sessions() as usize, hash_key, now_ms);
+        let shard = |layout: &Layout| {
+            let sessions = layout.sessions() as usize;
+            let ghosts = Ghosts::new(ghosts_of(settings, sessions, shards), sessions, hash_key);
+            Shard::new(settings, sessions, ghosts, now_ms)
+        };
         Self {
             hash_key,
             beliefs: Beliefs::new(settings, sessions, clients),
@@ -237,12 +241,14 @@ struct Shard {
     weighed: Weighed,
 }
 
-fn ghosts_of(settings: &Settings, sessions: usize) -> usize {
-    sessions * settings.ghosts_percent as usize / 100
+/// The ghosts of one shard of so many.
+fn ghosts_of(settings: &Settings, sessions: usize, shards: usize) -> usize {
+    let least = if settings.ghosts_percent > 0 { (1_024 / shards).min(8 * sessions) } else { 0 };
+    (sessions * settings.ghosts_percent as usize / 100).max(least)
 }
 
 impl Shard {
-    fn new(settings: &Settings, capacity: usize, hash_key: [u8; 16], born_ms: u64) -> Self {
+    fn new(settings: &Settings, capacity: usize, ghosts: Ghosts, born_ms: u64) -> Self {
         Self {
             policy: settings.policy,
             block_bytes: settings.block_bytes.next_multiple_of(8) as usize,
@@ -259,7 +265,7 @@ impl Shard {
             slots: Slots::default(),
             candidates: Candidates::default(),
             turn: 0,
-            ghosts: Ghosts::new(ghosts_of(settings, capacity), capacity, hash_key),
+            ghosts,
             counters: Counters::default(),
             weighed: Weighed::default(),
         }
