@@ -4,16 +4,17 @@
 //! all clients are drawn alike, rows differ by chance only; and if some gaps are very long, an age in multiples of a client's mean
 //! gap says less than the age. Then one row for all, by age alone, is nearer to the truth.
 //!
-//! Whether it is so is found by a comparison of how many clients came, of each group, with how many do of all clients of these
-//! ages (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966). The ages
-//! are those of a sample of the clients waited for, so that it does not matter how long each was waited for. A group has mean
-//! gaps of one octave, and last gaps about as far from it. If what is found in the groups differs from what is expected by
-//! hardly more than chance, clients are alike in all octaves of which enough are known. There must be several: clients of one
+//! Whether it is so is found by a comparison of how many clients came, of each group, with how many do of all clients that are
+//! waited for as long (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
+//! Of a client for whom the wait is over as many returns were expected as the hazards of all come to until then (Aalen,
+//! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. A
+//! group has mean gaps of one octave, and last gaps about as far from it. If what is found in the groups differs from what is expected
+//! by hardly more than chance, clients are alike in all octaves of which enough are known. There must be several: clients of one
 //! mean gap say nothing about those of another.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-use crate::ages::{self, AGES, Row};
+use crate::ages::{self, AGES};
 use crate::counts::{FADE, ONE, add, fade, get, number, set};
 use crate::expectation::{Expectation, Trust};
 use crate::interval::IntervalClass;
@@ -28,16 +29,14 @@ const OCTAVES: usize = 1 + IntervalClass::LONGEST as usize / 8;
 const GROUPS_OF_OCTAVE: usize = 1 + Rhythm::APART;
 const GROUPS: usize = OCTAVES * GROUPS_OF_OCTAVE;
 
-/// The unit of rates: the mean of all clients waited for.
-const MEAN_RATE: f64 = 256.0;
-/// The highest rate that is told apart, in means.
-const HIGHEST_RATE: f64 = 256.0;
+/// The unit of expected returns.
+const ONE_RETURN: f64 = 4_096.0;
+/// The most returns that are expected of a client.
+const MOST_RETURNS: f64 = 16.0;
 
 /// The most by which groups of clients that are alike differ beyond chance: the square of the share by which more or fewer came
 /// than expected. What is learned of each row is hardly ever more exact than such a fifth.
 const MOST_DIFFERENCE: f64 = 0.05;
-/// The most chance that is put down to the sample, in that of the clients themselves. A sample that is worse shows nothing.
-const MOST_BY_SAMPLE: f64 = 1.0;
 /// The number of clients expected of an octave without which nothing is said about it.
 const FEWEST_EXPECTED: f64 = 16.0;
 /// The number of octaves of known gaps in which clients must be alike.
@@ -51,10 +50,10 @@ const MOST_DEVIATIONS: f64 = 2.0;
 #[derive(Debug, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Alike {
-    /// By age, the rate at which clients come.
-    rate: [AtomicU32; AGES],
-    /// The rates of a sample of clients that are waited for, and the number of those that came, since the last comparison.
-    rates: [AtomicU32; GROUPS],
+    /// How many returns are expected of a client until each age.
+    returns_until: [AtomicU32; AGES],
+    /// By group, how many returns were expected of clients for whom the wait ended since the last comparison, and how many came.
+    expected: [AtomicU32; GROUPS],
     came: [AtomicU32; GROUPS],
     /// By octave, how many were expected to come lately, and how many came.
     expected_lately: [AtomicU32; OCTAVES],
@@ -67,15 +66,11 @@ pub(crate) struct Alike {
 }
 
 impl Alike {
-    /// Records that one of [`SAMPLED`] clients came.
-    pub(crate) fn came(&self, expected: Expectation) {
-        add(&self.came[group_of(expected)], 1);
-    }
-
-    /// Records that clients are still waited for: so many times [`SAMPLED`].
-    pub(crate) fn watch(&self, expected: Expectation, age_ticks: u32, samples: u32) {
-        let rate = get(&self.rate[ages::class_of(age_ticks)]);
-        add(&self.rates[group_of(expected)], samples.wrapping_mul(rate));
+    /// Records that the wait for one of [`SAMPLED`] clients is over.
+    pub(crate) fn ended(&self, expected: Expectation, age_ticks: u32, returned: bool) {
+        let group = group_of(expected);
+        add(&self.expected[group], get(&self.returns_until[ages::class_of(age_ticks)]));
+        add(&self.came[group], returned.into());
     }
 
     /// Returns true if some clients are alike.
@@ -89,38 +84,27 @@ impl Alike {
         may_be(expected) && get(&self.octaves) >> octave_of(expected) & 1 != 0
     }
 
-    /// Sets the rates at which clients are expected to come from now on, from the hazards of all and a sample of those that are still
-    /// waited for, by age.
-    pub(crate) fn expect(&self, hazards: &[f64], still: &[f64]) {
-        let row = Row::Alike;
-        let rate = |(bin, hazard): (usize, &f64)| match row.end(bin) - row.start(bin) {
-            width if width > 0.0 => hazard / width,
-            _ => 0.0,
-        };
-        let rates: Vec<f64> = hazards.iter().enumerate().map(rate).collect();
-        let of_all: f64 = rates.iter().zip(still).map(|(rate, still)| rate * still).sum();
-        let mean = of_all / still.iter().sum::<f64>();
-        if mean > 0.0 {
-            for (kept, rate) in self.rate.iter().zip(rates) {
-                set(kept, ((rate / mean).min(HIGHEST_RATE) * MEAN_RATE) as u32);
-            }
+    /// Sets how many returns are expected of clients from now on, from the hazards of all by age.
+    pub(crate) fn expect(&self, hazards: &[f64]) {
+        let mut returns: f64 = 0.0;
+        for (kept, hazard) in self.returns_until.iter().zip(hazards) {
+            returns = (returns + hazard).min(MOST_RETURNS);
+            set(kept, (returns * ONE_RETURN) as u32);
         }
     }
 
-    /// Finds out which clients are alike: compares how many of each group came with how many were expected of a sample of those that
-    /// are still waited for, by age.
-    pub(crate) fn compare(&self, still: &[f64]) {
+    /// Finds out which clients are alike: compares how many of each group came with how many were expected.
+    pub(crate) fn compare(&self) {
         let taken = |counts: &[AtomicU32; GROUPS]| {
             let taken = counts.each_ref().map(|count| f64::from(get(count)));
             counts.iter().for_each(|count| set(count, 0));
             taken
         };
-        let (rates, came) = (taken(&self.rates), taken(&self.came));
-        let (all_rates, all_came) = (rates.iter().sum::<f64>(), came.iter().sum::<f64>());
-        if all_rates > 0.0 && all_came > 0.0 {
-            let a_rate = all_came / all_rates;
-            let by_chance = 1.0 + self.chance_of_sample(still, a_rate).min(MOST_BY_SAMPLE);
-            self.compare_groups(&rates.map(|rate| rate * a_rate), &came, by_chance);
+        let (expected, came) = (taken(&self.expected), taken(&self.came));
+        let (all_expected, all_came) = (expected.iter().sum::<f64>(), came.iter().sum::<f64>());
+        if all_expected > 0.0 && all_came > 0.0 {
+            let share = all_came / all_expected;
+            self.compare_groups(&expected.map(|expected| expected * share), &came);
         }
         let octaves = (0..OCTAVES).filter(|octave| self.is_alike(*octave));
         let octaves = octaves.fold(0_u32, |octaves, octave| octaves | 1 << octave);
@@ -130,22 +114,12 @@ impl Alike {
         set(&self.octaves, if are_alike { octaves } else { 0 });
     }
 
-    /// Returns the chance in what is expected, as a share of that in who comes: it is known by a sample, and differs the more, the more
-    /// rates differ. For each unit of a rate `a_rate` clients came.
-    fn chance_of_sample(&self, still: &[f64], a_rate: f64) -> f64 {
-        let rates = self.rate.iter().map(|rate| f64::from(get(rate)));
-        let (sum, squares) = rates.zip(still).fold((0.0, 0.0), |(sum, squares), (rate, still)| {
-            (sum + still * rate, squares + still * rate * rate)
-        });
-        if sum > 0.0 { a_rate * squares / sum } else { 0.0 }
-    }
-
-    /// Adds to the difference of the groups what they differ by beyond chance, which is so many times that in who comes.
-    fn compare_groups(&self, expected: &[f64; GROUPS], came: &[f64; GROUPS], by_chance: f64) {
+    /// Adds to the difference of the groups what they differ by beyond chance.
+    fn compare_groups(&self, expected: &[f64; GROUPS], came: &[f64; GROUPS]) {
         let all_came: f64 = came.iter().sum();
         // One more is expected, so that little is made of groups of hardly any clients.
         let beyond_chance = |(expected, came): (&f64, &f64)| {
-            ((came - expected).powi(2) - by_chance * expected) / (expected + 1.0)
+            ((came - expected).powi(2) - expected) / (expected + 1.0)
         };
         let difference: f64 = expected.iter().zip(came).map(beyond_chance).sum();
         let before = self.difference.load(Ordering::Relaxed);
@@ -201,25 +175,22 @@ mod tests {
         Expectation::new(Trust::Loose, class).with_rhythm(Rhythm::new(apart, 3))
     }
 
-    /// Compares groups of clients of one age of which so many were watched and so many came, several times, and returns the octaves
+    /// Compares groups of clients of one age of which so many were waited for and so many came, several times, and returns the octaves
     /// that are alike.
     fn compared(times: u32, groups: &[(Expectation, u32, u32)]) -> Vec<usize> {
         let alike: Box<Alike> = bytemuck::zeroed_box();
-        let age = ages::class_of(AGE_TICKS);
-        let still: [f64; AGES] = std::array::from_fn(|class| f64::from(u8::from(class == age)));
-        set(&alike.rate[age], MEAN_RATE as u32);
+        alike.expect(&[0.001; AGES]);
         for _ in 0..times {
-            for (expected, watched, came) in groups {
-                alike.watch(*expected, AGE_TICKS, *watched);
-                (0..*came).for_each(|_| alike.came(*expected));
+            for (expected, waited, came) in groups {
+                (0..*waited).for_each(|at| alike.ended(*expected, AGE_TICKS, at < *came));
             }
-            alike.compare(&still);
+            alike.compare();
         }
         let octaves = get(&alike.octaves);
         (0..OCTAVES).filter(|octave| octaves >> octave & 1 != 0).collect()
     }
 
-    /// Does so with groups of which a thousand are watched.
+    /// Does so with groups of which a thousand are waited for.
     fn alike_if(coming: &[(Expectation, u32)]) -> Vec<usize> {
         let groups: Vec<_> = coming.iter().map(|(of, came)| (*of, 1_000, *came)).collect();
         compared(4, &groups)
@@ -251,30 +222,48 @@ mod tests {
     fn any_numbers_can_be_compared() {
         let alike: Box<Alike> = bytemuck::zeroed_box();
         for number in [0, 1, u32::MAX] {
-            let all = alike.rates.iter().chain(&alike.came).chain(&alike.expected_lately);
-            all.chain(&alike.rate).for_each(|count| set(count, number));
+            let all = alike.expected.iter().chain(&alike.came).chain(&alike.expected_lately);
+            all.chain(&alike.returns_until).for_each(|count| set(count, number));
             for difference in [i32::MIN, i32::MAX] {
                 alike.difference.store(difference, Ordering::Relaxed);
-                alike.expect(&[1.0; AGES], &[f64::from(number); AGES]);
-                alike.compare(&[f64::from(number); AGES]);
+                alike.expect(&[1.0; AGES]);
+                alike.compare();
             }
         }
     }
 
     #[test]
-    fn clients_come_at_the_rate_of_their_age() {
+    fn who_was_waited_for_for_longer_was_expected_more() {
         let alike: Box<Alike> = bytemuck::zeroed_box();
         let (soon, late) = (ages::class_of(1_000), ages::class_of(8_000));
         let mut hazards = [0.0; AGES];
-        (hazards[soon], hazards[late]) = (0.5, 0.5);
-        let still: [f64; AGES] = std::array::from_fn(|at| if at == soon { 3.0 } else { 0.0 });
-        alike.expect(&hazards, &still);
-        let [of_soon, of_late] = [soon, late].map(|class| f64::from(get(&alike.rate[class])));
-        assert!((of_soon - MEAN_RATE).abs() <= 1.0, "all that are waited for are of this age");
-        assert!(
-            (of_late - MEAN_RATE / 8.0).abs() <= 1.0,
-            "{of_late}: its bin is eight times as long"
-        );
+        (hazards[soon], hazards[late]) = (0.5, 0.25);
+        alike.expect(&hazards);
+        for (age_ticks, returns) in [(500, 0.0), (1_000, 0.5), (2_000, 0.5), (8_000, 0.75)] {
+            let before = get(&alike.expected[group_of(loose(10, 0))]);
+            alike.ended(loose(10, 0), age_ticks, false);
+            let expected = get(&alike.expected[group_of(loose(10, 0))]) - before;
+            assert_eq!(f64::from(expected), returns * ONE_RETURN, "{age_ticks}");
+        }
+    }
+
+    /// Those that come after long gaps are given up on early, so that fewer of them come.
+    #[test]
+    fn how_long_clients_are_waited_for_says_nothing() {
+        let alike: Box<Alike> = bytemuck::zeroed_box();
+        let mut hazards = [0.0; AGES];
+        (hazards[ages::class_of(1_000)], hazards[ages::class_of(8_000)]) = (0.2, 0.5);
+        alike.expect(&hazards);
+        for _ in 0..4 {
+            for octave in 10..16 {
+                let until = if octave < 13 { 8_000 } else { 1_000 };
+                (0..200).for_each(|_| alike.ended(loose(octave, 0), 1_000, true));
+                let later = if until == 8_000 { 400 } else { 0 };
+                (0..800).for_each(|at| alike.ended(loose(octave, 0), until, at < later));
+            }
+            alike.compare();
+        }
+        assert_eq!(get(&alike.octaves).count_ones(), 6);
     }
 
     #[test]

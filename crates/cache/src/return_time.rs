@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{self, ALL_BINS, Measured, Row, UNKNOWN_TICKS, rows};
 use crate::alike::{self, Alike, SAMPLED};
-use crate::counts::{ONE, add, get, is_some, numbers, set};
+use crate::counts::{ONE, add, get, is_some, set};
 use crate::expectation::{Expectation, Trust};
 use crate::interval::{Interval, IntervalClass};
 use crate::punctuality::Punctuality;
@@ -185,8 +185,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             add(&self.waits.waited[bin], SAMPLED * ONE);
             if returned {
                 add(&self.waits.returned[bin], SAMPLED * ONE);
-                self.waits.alike.came(expected);
             }
+            self.waits.alike.ended(expected, age_ticks, returned);
         }
         if counted.is_multiple_of(FIRST)
             && (counted & (self.of.batch - 1) == 0
@@ -217,7 +217,6 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     fn watch_sample(&self, expected: Expectation, age_ticks: u32, samples: u32) {
         if alike::may_be(expected) && samples > 0 {
             add(&self.waits.still[ages::alike_bin_of(age_ticks)], samples * SAMPLED * ONE);
-            self.waits.alike.watch(expected, age_ticks, samples);
         }
     }
 
@@ -307,7 +306,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             let known: Vec<Row> = rows().filter(is_known).collect();
             let pools = self.pools(&known);
             self.find_waits(&known, &pools);
-            self.waits.alike.compare(&numbers(&self.waits.still[Row::Alike.bins()]));
+            self.waits.alike.compare();
             known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);

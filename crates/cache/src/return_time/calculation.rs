@@ -77,7 +77,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     pub(super) fn calculate(&self, row: Row, pools: &Pools) {
         let hazards = self.hazards(row, pools);
         if matches!(row, Row::Alike) {
-            self.waits.alike.expect(&hazards, &numbers(&self.waits.still[row.bins()]));
+            self.waits.alike.expect(&hazards);
         }
         let mut worth = worth_of(row, hazards);
         if matches!(row, Row::Loose(_) | Row::Alike) {
