@@ -6,7 +6,7 @@
 //!
 //! Whether it is so is found by a comparison of how many clients came, of each group, with how many do of all clients that are
 //! waited for as long (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
-//! Of a client for whom the wait is over as many returns were expected as the hazards of all come to until then (Aalen,
+//! When a wait ends, as many returns were expected of it as the hazards of all clients add up to at that age (Aalen,
 //! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. A
 //! group has mean gaps of one octave, and last gaps about as far from it. If what is found in the groups differs from what is expected
 //! by hardly more than chance, clients are alike in all octaves of which enough are known. There must be several: clients of one
@@ -53,7 +53,7 @@ pub(crate) struct Alike {
     /// How many returns are expected of a client until each age.
     returns_until: [AtomicU32; AGES],
     /// By group, how many returns were expected of clients for whom the wait ended since the last comparison, and how many came.
-    expected: [AtomicU32; GROUPS],
+    returns_expected: [AtomicU32; GROUPS],
     came: [AtomicU32; GROUPS],
     /// By octave, how many were expected to come lately, and how many came.
     expected_lately: [AtomicU32; OCTAVES],
@@ -68,9 +68,17 @@ pub(crate) struct Alike {
 impl Alike {
     /// Records that the wait for one of [`SAMPLED`] clients is over.
     pub(crate) fn ended(&self, expected: Expectation, age_ticks: u32, returned: bool) {
-        let group = group_of(expected);
-        add(&self.expected[group], get(&self.returns_until[ages::class_of(age_ticks)]));
+        let (group, class) = (group_of(expected), ages::class_of(age_ticks));
+        let returns = get(&self.returns_until[class]);
+        // Of one that is given up on half of the time in the last bin counts, as in the hazards.
+        let before = if returned { returns } else { self.returns_before(class) };
+        add(&self.returns_expected[group], before.midpoint(returns));
         add(&self.came[group], returned.into());
+    }
+
+    /// Returns how many returns are expected of a client before an age.
+    fn returns_before(&self, class: usize) -> u32 {
+        class.checked_sub(1).map_or(0, |before| get(&self.returns_until[before]))
     }
 
     /// Returns true if some clients are alike.
@@ -100,7 +108,7 @@ impl Alike {
             counts.iter().for_each(|count| set(count, 0));
             taken
         };
-        let (expected, came) = (taken(&self.expected), taken(&self.came));
+        let (expected, came) = (taken(&self.returns_expected), taken(&self.came));
         let (all_expected, all_came) = (expected.iter().sum::<f64>(), came.iter().sum::<f64>());
         if all_expected > 0.0 && all_came > 0.0 {
             let share = all_came / all_expected;
@@ -222,7 +230,8 @@ mod tests {
     fn any_numbers_can_be_compared() {
         let alike: Box<Alike> = bytemuck::zeroed_box();
         for number in [0, 1, u32::MAX] {
-            let all = alike.expected.iter().chain(&alike.came).chain(&alike.expected_lately);
+            let all =
+                alike.returns_expected.iter().chain(&alike.came).chain(&alike.expected_lately);
             all.chain(&alike.returns_until).for_each(|count| set(count, number));
             for difference in [i32::MIN, i32::MAX] {
                 alike.difference.store(difference, Ordering::Relaxed);
@@ -239,10 +248,16 @@ mod tests {
         let mut hazards = [0.0; AGES];
         (hazards[soon], hazards[late]) = (0.5, 0.25);
         alike.expect(&hazards);
-        for (age_ticks, returns) in [(500, 0.0), (1_000, 0.5), (2_000, 0.5), (8_000, 0.75)] {
-            let before = get(&alike.expected[group_of(loose(10, 0))]);
-            alike.ended(loose(10, 0), age_ticks, false);
-            let expected = get(&alike.expected[group_of(loose(10, 0))]) - before;
+        for (age_ticks, returned, returns) in [
+            (500, false, 0.0),
+            (1_000, false, 0.25),
+            (1_000, true, 0.5),
+            (2_000, false, 0.5),
+            (8_000, true, 0.75),
+        ] {
+            let before = get(&alike.returns_expected[group_of(loose(10, 0))]);
+            alike.ended(loose(10, 0), age_ticks, returned);
+            let expected = get(&alike.returns_expected[group_of(loose(10, 0))]) - before;
             assert_eq!(f64::from(expected), returns * ONE_RETURN, "{age_ticks}");
         }
     }
@@ -255,15 +270,19 @@ mod tests {
         (hazards[ages::class_of(1_000)], hazards[ages::class_of(8_000)]) = (0.2, 0.5);
         alike.expect(&hazards);
         for _ in 0..4 {
-            for octave in 10..16 {
-                let until = if octave < 13 { 8_000 } else { 1_000 };
-                (0..200).for_each(|_| alike.ended(loose(octave, 0), 1_000, true));
-                let later = if until == 8_000 { 400 } else { 0 };
-                (0..800).for_each(|at| alike.ended(loose(octave, 0), until, at < later));
+            for client in (10..16).map(|octave| loose(octave, 0)) {
+                (0..200).for_each(|_| alike.ended(client, 1_000, true));
+                if octave_of(client) < 13 {
+                    (0..800).for_each(|_| alike.ended(client, 2_000, false));
+                } else {
+                    (0..400).for_each(|_| alike.ended(client, 8_000, true));
+                    (0..400).for_each(|_| alike.ended(client, 16_000, false));
+                }
             }
             alike.compare();
         }
         assert_eq!(get(&alike.octaves).count_ones(), 6);
+        assert!(alike.difference.load(Ordering::Relaxed) < 0, "less than chance would make");
     }
 
     #[test]

@@ -51,7 +51,7 @@ const UNIT_TICKS: u32 = 64;
 
 impl Ghost {
     fn packed(&self, now: u32) -> u64 {
-        let history = self.history.coarse();
+        let history = self.history.packed();
         let hint = match (self.expected.trust(), self.expected.class()) {
             (Trust::Claimed | Trust::Kept, IntervalClass(class @ 1..)) => class,
             _ => FIRST_FINER.wrapping_add((history >> History::COARSE_BITS) as u8),
@@ -91,7 +91,7 @@ impl Place {
         if hint.wrapping_sub(FIRST_FINER) >= FINER {
             return self.hinted(IntervalClass(hint));
         }
-        let (class, is_kept, rhythm) = History::known(self.coarse());
+        let (class, is_kept, rhythm) = History::known(self.packed());
         let trust = usize::from(is_kept) * Trust::Confirmed as usize;
         Expectation::from_index(trust << 8 | usize::from(class.0)).with_rhythm(rhythm)
     }
@@ -105,11 +105,11 @@ impl Place {
 
     #[inline]
     fn history(self) -> History {
-        History::from_coarse(self.coarse())
+        History::from_packed(self.packed())
     }
 
     #[inline]
-    fn coarse(self) -> u32 {
+    fn packed(self) -> u32 {
         let coarse = self.0 as u32 & COARSE_MASK;
         let finer = u32::from(((self.0 >> HINT_SHIFT) as u8).wrapping_sub(FIRST_FINER));
         let known = coarse | finer << History::COARSE_BITS;
@@ -208,7 +208,7 @@ mod tests {
     fn a_ghost_is_given_back_as_it_was_remembered() {
         let mut history = History::default();
         [15_000, 15_000, 4_000].into_iter().for_each(|gap| history.record(gap));
-        let history = History::from_coarse(history.coarse());
+        let history = History::from_packed(history.packed());
         let hint = IntervalClass(90);
         for expected in
             [Expectation::learned(history), Expectation::hinted(history, hint.interval())]
@@ -217,7 +217,7 @@ mod tests {
             // Of a client with a hint less is kept.
             let history = match expected.trust() {
                 Trust::Claimed | Trust::Kept => {
-                    History::from_coarse(History::without_finer(history.coarse()))
+                    History::from_packed(History::without_finer(history.packed()))
                 }
                 _ => history,
             };

@@ -38,6 +38,8 @@ impl Habit {
     const POSITION_SHIFT: u32 = 8;
     const BEFORE_SHIFT: u32 = 11;
     const MOST_POSITION: u32 = 7;
+    /// Where a ghost keeps the offset, in eighths, above the rest in eight bits.
+    const COARSE_OFFSET_SHIFT: u32 = 17;
 
     /// Makes the habit of a client with so many gaps, of which the last two were the first to agree. If there were gaps before, its
     /// runs are taken to be short.
@@ -308,47 +310,44 @@ impl History {
         gaps.into_iter().any(|gap| gap > 0 && agree(ticks_of(gap), interval.ticks()))
     }
 
-    /// Packs what a ghost keeps: in [`Self::COARSE_BITS`] the last gap, whether the one before agrees, and the run, or else the mean and
-    /// the number. [`Self::FINER_BITS`] above them say how far the mean is from the last gap, or else the mean more exactly, and the
-    /// doubt.
-    pub(crate) fn coarse(self) -> u32 {
-        let (coarse, finer) = match self.habit() {
+    /// Packs what a ghost keeps: in [`Self::COARSE_BITS`] the last gap, whether the one before agrees, the mean in two classes, and the run
+    /// or else the number. [`Self::FINER_BITS`] above them say the mean more exactly, and the doubt.
+    pub(crate) fn packed(self) -> u32 {
+        let (coarse, mean) = match self.habit() {
             Some(habit) => {
                 let offset = self.0 >> Self::MEAN_SHIFT & Habit::MOST_OFFSET;
-                (1 << 8 | habit.coarse() << 9, offset / 2)
+                (1 << 8 | habit.coarse() << 9 | (offset / 8) << Habit::COARSE_OFFSET_SHIFT, offset)
             }
-            None => {
-                let (mean, rest) = (self.mean() / 8, self.mean() % 8);
-                (mean << 9 | self.count() << 16, rest << 2 | self.doubt())
-            }
+            None => ((self.mean() / 8) << 9 | self.count() << 16, self.mean()),
         };
+        let finer = (mean % 8) << 2 | self.doubt();
         self.gap() | coarse | finer << Self::COARSE_BITS
     }
 
     /// Returns such bits of which the finer ones are not known: with the middle of what they may say, and a doubt where there is no habit.
     #[inline]
-    pub(crate) fn without_finer(coarse: u32) -> u32 {
-        let has_habit = coarse >> 8 & 1;
+    pub(crate) fn without_finer(packed: u32) -> u32 {
+        let has_habit = packed >> 8 & 1;
         let finer = 1 << (Self::FINER_BITS - 1) | (1 - has_habit);
-        coarse & ((1 << Self::COARSE_BITS) - 1) | finer << Self::COARSE_BITS
+        packed & ((1 << Self::COARSE_BITS) - 1) | finer << Self::COARSE_BITS
     }
 
     /// Returns the class of the interval that the client of such bits keeps, if it keeps one.
     #[inline]
-    fn class_kept(coarse: u32) -> Option<IntervalClass> {
-        let gap = coarse & 0xff;
+    fn class_kept(packed: u32) -> Option<IntervalClass> {
+        let gap = packed & 0xff;
         let class = IntervalClass(gap.min(Self::LONGEST_CLASS) as u8);
-        (gap > 0 && coarse >> 8 & 1 == 1).then_some(class)
+        (gap > 0 && packed >> 8 & 1 == 1).then_some(class)
     }
 
     /// Returns what [`Self::class`] and [`Self::rhythm`] do of such bits.
     // Without branches: clients come in no order, so that each would be mispredicted.
     #[inline]
-    pub(crate) fn known(coarse: u32) -> (IntervalClass, bool, Rhythm) {
-        let gap = coarse & 0xff;
-        let has_habit = coarse >> 8 & 1 == 1;
-        let mean = Self::mean_of(coarse);
-        let count = coarse >> 16 & Self::MOST_COUNTED;
+    pub(crate) fn known(packed: u32) -> (IntervalClass, bool, Rhythm) {
+        let gap = packed & 0xff;
+        let has_habit = packed >> 8 & 1 == 1;
+        let mean = Self::mean_of(packed);
+        let count = packed >> 16 & Self::MOST_COUNTED;
         let rhythm = Rhythm::of_gaps(4 * gap, mean, count);
         let is_loose = !has_habit & (gap > 0);
         let class = IntervalClass(select_unpredictable(is_loose, mean.div_ceil(4), gap) as u8);
@@ -357,21 +356,23 @@ impl History {
 
     /// Returns the mean of a client that keeps no interval, from such bits.
     #[inline]
-    fn mean_of(coarse: u32) -> u32 {
-        8 * (coarse >> 9 & 0x7f) + (coarse >> (Self::COARSE_BITS + 2) & 7)
+    fn mean_of(packed: u32) -> u32 {
+        8 * (packed >> 9 & 0x7f) + (packed >> (Self::COARSE_BITS + 2) & 7)
     }
 
     #[inline]
-    pub(crate) fn from_coarse(coarse: u32) -> Self {
-        let finer = coarse >> Self::COARSE_BITS;
-        if let Some(class) = Self::class_kept(coarse) {
+    pub(crate) fn from_packed(packed: u32) -> Self {
+        let finer = packed >> Self::COARSE_BITS;
+        if let Some(class) = Self::class_kept(packed) {
             let gap = u32::from(class.0);
-            let mean = (4 * gap + 2 * finer).saturating_sub(Habit::NO_OFFSET);
-            return Self::of_habit(gap, gap, Habit::from_coarse(coarse >> 9, mean));
+            let offset = 8 * (packed >> Habit::COARSE_OFFSET_SHIFT & 7) + (finer >> 2 & 7);
+            let mean = (4 * gap + offset).saturating_sub(Habit::NO_OFFSET);
+            let mean = mean.clamp(4, 4 * Self::LONGEST_CLASS);
+            return Self::of_habit(gap, gap, Habit::from_coarse(packed >> 9, mean));
         }
-        let gap = coarse & 0xff;
-        let (count, doubt) = (coarse >> 16 & Self::MOST_COUNTED, finer & Self::MOST_DOUBT);
-        Self::within_bounds(gap, 0, Self::mean_of(coarse), count, doubt)
+        let gap = packed & 0xff;
+        let (count, doubt) = (packed >> 16 & Self::MOST_COUNTED, finer & Self::MOST_DOUBT);
+        Self::within_bounds(gap, 0, Self::mean_of(packed), count, doubt)
     }
 
     /// Returns true if the last two gaps agree, and not by chance.
@@ -583,36 +584,54 @@ mod tests {
         }
     }
 
-    /// All bits that [`History::coarse`] can return.
+    /// All bits that [`History::packed`] can return.
     #[test]
     fn what_is_known_of_a_ghost_is_what_its_history_says() {
-        for coarse in 0..1 << (History::COARSE_BITS + History::FINER_BITS) {
-            let (gap, mean) = (coarse & 0xff, History::mean_of(coarse));
-            let (is_kept, count) = (coarse >> 8 & 1 == 1, coarse >> 16 & History::MOST_COUNTED);
+        for packed in 0..1 << (History::COARSE_BITS + History::FINER_BITS) {
+            let (gap, mean) = (packed & 0xff, History::mean_of(packed));
+            let (is_kept, count) = (packed >> 8 & 1 == 1, packed >> 16 & History::MOST_COUNTED);
             if gap > 224 || gap > 0 && !is_kept && (count == 0 || !(4..=4 * 224).contains(&mean)) {
                 continue;
             }
-            let history = History::from_coarse(coarse);
+            let history = History::from_packed(packed);
             let (class, confirmed) = history.class().unwrap_or((IntervalClass(0), false));
             let rhythm = if confirmed { Rhythm::NONE } else { history.rhythm() };
-            assert_eq!(History::known(coarse), (class, confirmed, rhythm), "{coarse:#x}");
+            assert_eq!(History::known(packed), (class, confirmed, rhythm), "{packed:#x}");
         }
     }
 
     #[test]
     fn a_ghost_remembers_the_habit() {
         let long = [&[15_000; 9][..], &[690_000, 15_000]].concat();
-        let others = [&[15_000][..], &[15_000, 15_000], &[15_000, 30_000], &[], &[1, u32::MAX, 1]];
+        let others =
+            [&[15_000][..], &[15_000; 2], &[9_000, 15_000, 15_000], &[], &[1, u32::MAX, 1]];
         for gaps in others.into_iter().chain([&long[..]]) {
             let before = history(gaps);
-            let after = History::from_coarse(before.coarse());
-            assert!(before.coarse() < 1 << (History::COARSE_BITS + History::FINER_BITS));
+            let after = History::from_packed(before.packed());
+            assert!(before.packed() < 1 << (History::COARSE_BITS + History::FINER_BITS));
             assert_eq!(after.has_habit(), before.has_habit(), "{gaps:?}");
             assert_eq!(after.interval().is_some(), before.interval().is_some(), "{gaps:?}");
-            assert_eq!(after.coarse(), before.coarse(), "{gaps:?}");
+            assert_eq!(after.packed(), before.packed(), "{gaps:?}");
             if before.has_habit() {
                 let minute = Interval::from_ticks(15_000);
                 assert_eq!(after.stage(minute), before.stage(minute), "{gaps:?}");
+            }
+        }
+    }
+
+    /// A client of which the session is evicted at each visit.
+    #[test]
+    fn a_ghost_knows_the_mean_as_exactly_as_the_session_did() {
+        let habit = [&[9_000; 9][..], &[15_000; 200]].concat();
+        let loose = [&[1_000, 9_000].repeat(9)[..], &[30_000, 90_000].repeat(50)].concat();
+        for gaps in [&habit, &loose] {
+            let (mut kept, mut evicted) = (History::default(), History::default());
+            for gap in gaps {
+                kept.record(*gap);
+                evicted.record(*gap);
+                evicted = History::from_packed(evicted.packed());
+                let mean = |history: History| history.mean_and_count_with(history.habit());
+                assert_eq!(mean(evicted), mean(kept), "{gap}");
             }
         }
     }

@@ -77,13 +77,15 @@ pub struct Layout {
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
     pub(crate) prior: IntervalClass,
-    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots.
+    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots. There are at most ten
+    /// ghosts for each session, so that no count wraps between two calculations.
     pub(crate) ghosts_a_look: u32,
     /// The most slots of one source; `None` if there is no bound.
     pub(crate) most_of_source: Option<u32>,
 }
 
-/// The ghosts that count for one client who is waited for: found by trial. If all counted, a flood that claims the interval of honest
+/// The ghosts that count for one client who is waited for: all together count for as many clients as there are sessions, and a quarter as
+/// many as there are ghosts. That was found by trial. If all counted, a flood that claims the interval of honest
 /// clients would take a point more of their places; if none, clients that come seldom would lose as much.
 const GHOSTS_A_CLIENT: u64 = 4;
 
@@ -93,11 +95,11 @@ impl Layout {
     const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
     /// The most shards of a cache.
     const MOST_SHARDS: u64 = 4_096;
-    /// The fewest ghosts of a cache that has any, unless that is more than [`Self::MOST_GHOSTS_A_SESSION`]. In a small cache ghosts for as
-    /// many clients as it has sessions would be gone before these come back.
+    /// The fewest ghosts of a cache that learns, unless [`Self::LEAST_GHOSTS_A_SESSION`] for each session are fewer. In a small cache ghosts
+    /// for as many clients as it has sessions would be gone before these come back.
     const LEAST_GHOSTS: u64 = 1_024;
-    /// With more ghosts a very small cache would learn late that clients do not come back.
-    const MOST_GHOSTS_A_SESSION: u64 = 8;
+    /// If there were more, a very small cache would learn late that clients do not come back.
+    const LEAST_GHOSTS_A_SESSION: u64 = 8;
     /// The sessions below which a second shard would cost more in evenness than it brings.
     const SESSIONS_PER_SHARD: u64 = 8_192;
 
@@ -150,14 +152,15 @@ impl Layout {
 
     /// Returns the layout of one shard of so many.
     fn with_slots(settings: &Settings, slots: u32, shards: u64) -> Self {
-        let ghosts = match u64::from(settings.ghosts_percent) {
-            0 => 0,
-            percent => {
-                let least = Self::LEAST_GHOSTS / shards;
-                let least = least.min(Self::MOST_GHOSTS_A_SESSION * u64::from(slots));
-                (u64::from(slots) * percent / 100).max(least)
-            }
-        };
+        let least =
+            match settings.ghosts_percent > 0 && learns(settings.policy, settings.prediction) {
+                true => Self::LEAST_GHOSTS
+                    .div_ceil(shards)
+                    .min(Self::LEAST_GHOSTS_A_SESSION * u64::from(slots)),
+                false => 0,
+            };
+        let ghosts = u64::from(slots) * u64::from(settings.ghosts_percent) / 100;
+        let ghosts = ghosts.max(least).next_multiple_of(GhostSet::GHOSTS as u64);
         let block_bytes = settings.block_bytes.next_multiple_of(8);
         Self {
             slots,
@@ -206,7 +209,7 @@ impl Layout {
 
     /// Returns true if the engine learns by itself when clients return.
     pub(crate) fn learns(&self) -> bool {
-        self.policy == Policy::Predictive && self.prediction != Prediction::Hint
+        learns(self.policy, self.prediction)
     }
 
     /// Returns the number of lines that a shard needs.
@@ -250,10 +253,15 @@ impl Layout {
 
 /// Returns the number of lists. Trust matters only where return times are learned.
 fn lists(settings: &Settings) -> usize {
-    match (settings.policy, settings.prediction) {
-        (Policy::Lru, _) | (_, Prediction::Hint) => IntervalClass::COUNT,
-        (Policy::Predictive, Prediction::Learned | Prediction::Both) => Expectation::COUNT,
+    match learns(settings.policy, settings.prediction) {
+        true => Expectation::COUNT,
+        false => IntervalClass::COUNT,
     }
+}
+
+/// Returns true if return times are learned.
+fn learns(policy: Policy, prediction: Prediction) -> bool {
+    policy == Policy::Predictive && prediction != Prediction::Hint
 }
 
 /// Returns the number of sources that are counted.
@@ -323,6 +331,8 @@ mod tests {
             let layout = Layout::with_slots(&settings, 16_000, 1);
             assert_eq!((layout.clients(), layout.ghosts_a_look), (clients, ghosts_a_look));
         }
+        let few = Layout::with_slots(&Settings::new(Capacity::Sessions(0)), 10, 1);
+        assert_eq!((few.clients(), few.ghosts_a_look), (30, 128), "eighty ghosts");
     }
 
     #[test]
@@ -335,6 +345,7 @@ mod tests {
             (200, 0, None, 0),
             (200, 100, Some(2), 1_024),
             (2_000, 100, Some(2), 2_000),
+            (8_000, 50, Some(4_096), 8 * 4_096),
         ] {
             let settings = Settings {
                 ghosts_percent: percent,
@@ -345,6 +356,8 @@ mod tests {
             let sets = layouts.iter().map(|layout| layout.parts[4]).sum::<usize>();
             assert_eq!(sets * GhostSet::GHOSTS, ghosts, "{sessions}, {percent} %, {shards:?}");
         }
+        let lru = Settings { policy: Policy::Lru, ..Settings::new(Capacity::Sessions(200)) };
+        assert_eq!(Layout::for_cache(&lru).expect("a cache")[0].parts[4], 200 / GhostSet::GHOSTS);
     }
 
     #[test]

@@ -78,8 +78,8 @@ pub struct Settings {
     pub block_bytes: u32,
     /// The longest value that is stored at all, in bytes, at most 65,535.
     pub longest_value_bytes: u32,
-    /// The histories of evicted clients that are kept, of eight bytes each, in percent of the sessions, at most 1,000. Unless that is
-    /// zero, there are at least 1,024, or eight for each session if that is fewer.
+    /// The histories of evicted clients that are kept, of eight bytes each, in percent of the sessions, at most 1,000. Unless the
+    /// percentage is 0, a cache that learns keeps at least 1,024, or eight for each session if that is fewer.
     pub ghosts_percent: u32,
     /// The number of shards, each with its own lock, at most 4,096. `None` means one per 8,192
     /// sessions, at most 64.

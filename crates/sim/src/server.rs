@@ -10,7 +10,7 @@ pub struct Server {
     /// The time after its return time for which a client does not count as overdue, in milliseconds.
     pub grace_ms: u64,
     /// The histories of evicted clients that the shipped cache keeps, in percent of its sessions;
-    /// `None` for its default.
+    /// `None` for its default. See [`rejoin_cache::Settings::ghosts_percent`].
     pub ghosts_percent: Option<u32>,
     /// True if clients carry their own history, in a ticket or an id that the server has made and
     /// recognises. A client whose session was evicted is then known when it comes back, as by a ghost.

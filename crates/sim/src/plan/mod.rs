@@ -29,7 +29,7 @@
 //! | `tickets_resumed` | 1 | TLS 1.3: tickets of a resumption, 0 to 16 |
 //! | `tickets_used_once` | false | TLS 1.3: true if a resumption takes the ticket out of the cache |
 //! | `grace_ms` | 2000 | the time a client may be late before its session is the first to be evicted |
-//! | `ghosts_percent` | the cache's | the histories of evicted clients that it keeps, in percent of its sessions; in small caches more, unless it is 0 |
+//! | `ghosts_percent` | the cache's | the histories of evicted clients that it keeps, in percent of its sessions; in small caches that learn more, unless it is 0 |
 //! | `history_carried` | false | true if clients carry their history, so that an evicted one is known |
 //! | `source_percent` | no bound | the most that one source can have of the shipped cache, in percent |
 //! | `sessions_kept` | true | true if a device still has its session at its next run |

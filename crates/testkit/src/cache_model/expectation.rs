@@ -264,16 +264,15 @@ impl Past {
     }
 
     /// The part that a ghost keeps: the last gap, twice if it is a habit; the mean; how many they are; the doubt; and the runs. Beside a
-    /// hint there is room for the mean in two classes, or that gap, and none for the doubt: there is some without a habit.
+    /// hint there is room for the mean in two classes, and none for the doubt: there is some without a habit.
     pub(crate) fn coarse(self, is_hinted: bool) -> Self {
         let has_habit = self.habit().is_some();
         let Some(last) = self.last else { return Self::default() };
-        let of_last = 4 * last.0 as i64;
-        let mean = match (has_habit, is_hinted) {
-            (true, true) => of_last,
-            (true, false) => of_last + (self.mean - of_last).div_euclid(2) * 2,
-            (false, true) => self.mean / 8 * 8 + 4,
-            (false, false) => self.mean,
+        // With a habit the mean is counted from an octave below the last gap.
+        let from = if has_habit { 4 * last.0 as i64 - 32 } else { 0 };
+        let mean = match is_hinted {
+            true => from + (self.mean - from) / 8 * 8 + 4,
+            false => self.mean,
         };
         Self {
             last: Some(last),

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use rejoin_cache::{
-    ContextTag, Counters, Layout, NewSession, Occupancy, Policy, REACHES_BACK_MS, Refusal,
-    SessionId, Source,
+    ContextTag, Counters, Layout, NewSession, Occupancy, Policy, Prediction, REACHES_BACK_MS,
+    Refusal, SessionId, Source,
 };
 use rejoin_cache::{Settings, TICK_MS};
 
@@ -71,8 +71,7 @@ impl Naive {
         let sessions = layouts.iter().map(Layout::sessions).sum();
         let clients = |layout: &Layout| {
             let sessions = layout.sessions() as usize;
-            // Every eight ghosts share a set.
-            sessions + ghosts_of(settings, sessions, shards).next_multiple_of(8) / 4
+            sessions + ghosts_of(settings, sessions, shards) / 4
         };
         let clients = layouts.iter().map(|layout| clients(layout) as u64).sum();
         let shard = |layout: &Layout| {
@@ -241,10 +240,12 @@ struct Shard {
     weighed: Weighed,
 }
 
-/// The ghosts of one shard of so many.
+/// The ghosts of one shard of so many. Every eight share a set.
 fn ghosts_of(settings: &Settings, sessions: usize, shards: usize) -> usize {
-    let least = if settings.ghosts_percent > 0 { (1_024 / shards).min(8 * sessions) } else { 0 };
-    (sessions * settings.ghosts_percent as usize / 100).max(least)
+    let learns = settings.policy == Policy::Predictive && settings.prediction != Prediction::Hint;
+    let has_least = learns && settings.ghosts_percent > 0;
+    let least = if has_least { 1_024_usize.div_ceil(shards).min(8 * sessions) } else { 0 };
+    (sessions * settings.ghosts_percent as usize / 100).max(least).next_multiple_of(8)
 }
 
 impl Shard {
