@@ -4,7 +4,7 @@
 //! all clients are drawn alike, rows differ by chance only; and if some gaps are very long, an age in multiples of a client's mean
 //! gap says less than the age. Then one row for all, by age alone, is nearer to the truth.
 //!
-//! Whether it is so is found by a comparison of how many clients came, of each group, with how many do of all clients that are
+//! A comparison finds whether it is so: of how many clients came, of each group, with how many do of all clients that are
 //! waited for as long (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
 //! When a wait ends, as many returns were expected of it as the hazards of all clients add up to at that age (Aalen,
 //! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. A
@@ -50,7 +50,7 @@ const MOST_DEVIATIONS: f64 = 2.0;
 #[derive(Debug, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Alike {
-    /// How many returns are expected of a client until each age.
+    /// The number of returns that are expected of a client until each age.
     returns_until: [AtomicU32; AGES],
     /// By group, how many returns were expected of clients for whom the wait ended since the last comparison, and how many came.
     returns_expected: [AtomicU32; GROUPS],

@@ -38,7 +38,7 @@ impl Habit {
     const POSITION_SHIFT: u32 = 8;
     const BEFORE_SHIFT: u32 = 11;
     const MOST_POSITION: u32 = 7;
-    /// Where a ghost keeps the offset, in eighths, above the rest in eight bits.
+    /// The place of an eighth of the offset in what a ghost keeps, above the rest in eight bits.
     const COARSE_OFFSET_SHIFT: u32 = 17;
 
     /// Makes the habit of a client with so many gaps, of which the last two were the first to agree. If there were gaps before, its

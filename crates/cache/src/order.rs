@@ -46,7 +46,7 @@ pub(crate) struct End {
     pub(crate) slot: u32,
     /// The time from which its interval counts.
     pub(crate) from: u32,
-    /// What is expected of it, counted from then.
+    /// The expectation of its client, counted from then.
     pub(crate) expected: Expectation,
 }
 

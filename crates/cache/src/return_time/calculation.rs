@@ -18,7 +18,7 @@ const WEIGHT_OF_KEPT: f64 = 2.0;
 /// The unit of [`ReturnTimes::worth`], per interval.
 pub(super) const UNIT: f64 = 65_536.0;
 
-/// How many times as much a place is worth whose client keeps no interval and of which two gaps or more are known. It has come again
+/// The number of times as much that a place is worth whose client keeps no interval and of which two gaps or more are known. It has come again
 /// and again, and will go on; worth counts the next return only. Found by trial, between 1.1 and 1.3.
 pub(super) const WORTH_OF_GOING_ON: f64 = 1.2;
 /// The number of clients without which gaps of a pair of octaves are not taken for waits.

@@ -148,7 +148,7 @@ fn a_source_that_floods_gets_its_share() {
     }
 }
 
-/// Whether newcomers find a place beside a flood that claims nearly the same interval, chance decides early: seeds differ by up to five
+/// Chance decides early whether newcomers find a place beside a flood that claims nearly the same interval: seeds differ by up to five
 /// points.
 #[test]
 #[ignore = "slow: make test-all"]

@@ -75,7 +75,7 @@ impl Expected {
         }
     }
 
-    /// How many ticks before the bound of its class it is expected.
+    /// The ticks before the bound of its class at which it is expected.
     pub(crate) fn lead(self) -> u64 {
         match self {
             Self::Back(.., lead) => lead,
