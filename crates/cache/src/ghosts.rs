@@ -1,9 +1,9 @@
 //! Ghosts: clients whose session was evicted or refused. A client that comes back soon after is
 //! counted as wanted, and its history is known when its next session is stored.
 //!
-//! A ghost takes eight bytes: 16 bits of the id's hash, 20 of the time the client was seen, 8 of the interval that the application
+//! A ghost takes eight bytes: 14 bits of the id's hash, 22 of the time the client was seen, 8 of the interval that the application
 //! gave, or else of a finer history, 20 of its history. Eight share a cache line, chosen by hash; when it is full,
-//! the ghost worth least makes way. If one client is mistaken for another (once in ten thousand
+//! the ghost worth least makes way. If one client is mistaken for another (once in two thousand
 //! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
 //! nothing else.
 
@@ -38,16 +38,18 @@ pub(crate) struct Ghost {
     pub(crate) history: History,
 }
 
-const TAG_SHIFT: u32 = 48;
+const TAG_BITS: u32 = 14;
+const TAG_MASK: u16 = (1 << TAG_BITS) - 1;
+const TAG_SHIFT: u32 = u64::BITS - TAG_BITS;
 const SEEN_SHIFT: u32 = 28;
-const SEEN_MASK: u64 = (1 << 20) - 1;
+const SEEN_MASK: u64 = (1 << (TAG_SHIFT - SEEN_SHIFT)) - 1;
 const HINT_SHIFT: u32 = History::COARSE_BITS;
 const COARSE_MASK: u32 = (1 << History::COARSE_BITS) - 1;
 /// The finer bits of a history take the place of a hint, as one of the numbers that are no class: from this one on, and zero.
 const FIRST_FINER: u8 = IntervalClass::LONGEST + 1;
 const FINER: u8 = 1 << History::FINER_BITS;
-/// Ticks in the unit of [`SEEN_MASK`]: 256 ms, so that the field wraps after three days.
-const UNIT_TICKS: u32 = 64;
+/// Ticks in the unit of [`SEEN_MASK`]: 64 ms, so that the field wraps after three days.
+const UNIT_TICKS: u32 = 16;
 
 impl Ghost {
     fn packed(&self, now: u32) -> u64 {
@@ -166,9 +168,9 @@ fn set_of(sets: &mut [GhostSet], hash: u64) -> Option<&mut GhostSet> {
     sets.get_mut(at as usize)
 }
 
-/// Returns the bits of an id's hash by which a ghost is recognised; never zero.
+/// Returns the bits of an id's hash by which a ghost is recognised; never zero. The bits above chose the shard, those below the set.
 pub(crate) fn tag(hash: u64) -> u16 {
-    ((hash >> 32) as u16).max(1)
+    ((hash >> 32) as u16 & TAG_MASK).max(1)
 }
 
 #[cfg(test)]

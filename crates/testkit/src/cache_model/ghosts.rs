@@ -31,7 +31,7 @@ pub(crate) struct Remembered {
     pub(crate) past: Past,
 }
 
-/// The time of ghosts: in 256 ms, and starting again every three days.
+/// The time of ghosts: in 64 ms, and starting again every three days.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Units(u64);
 
@@ -86,8 +86,8 @@ impl Ghosts {
 }
 
 impl Units {
-    const TICKS: u64 = 64;
-    const PERIOD: u64 = 1 << 20;
+    const TICKS: u64 = 16;
+    const PERIOD: u64 = 1 << 22;
 
     fn at(tick: u64) -> Self {
         Self(tick / Self::TICKS % Self::PERIOD)

@@ -34,5 +34,5 @@ pub(crate) fn keyed_hash(key: &[u8; 16], id: &SessionId) -> u64 {
 
 /// The mark that tells a client from others: bits of the same hash, never zero.
 pub(crate) fn told_by(key: &[u8; 16], id: &SessionId) -> u16 {
-    ((keyed_hash(key, id) >> 32) as u16).max(1)
+    (keyed_hash(key, id) >> 32 & 0x3fff).max(1) as u16
 }
