@@ -1,12 +1,13 @@
 //! The resumptions of the paper's devices, with Rejoin and with the server's own cache of as many bytes.
 //!
 //! The cache has the bytes that the more compact of the two, Rejoin or the server, needs for as many TLS 1.2 sessions as
-//! 0.6 of the running devices: Rejoin against nginx, HAProxy itself. (The 112 KB that Rejoin's file has beside its
-//! sessions, mostly for what it learns, come on top, at any capacity.) Both have the same arrivals. No device hints:
+//! 0.6 of the running devices: Rejoin against nginx, HAProxy itself. (What Rejoin's file has beside its
+//! sessions, mostly what it learns, comes on top: 120 KB or so at any capacity.) Both have the same arrivals. No device hints:
 //! nothing inside these servers would pass hints to Rejoin, which learns all return times.
 
 use rejoin_cache::{Capacity, Layout, Settings};
 use rejoin_serve::Versions;
+use rejoin_store::Store;
 
 use super::{Effort, Found, without_rejoin};
 use crate::arrivals::{Play, Seen, undisturbed};
@@ -17,8 +18,6 @@ const SHARE: f64 = 0.6;
 const TIMES: f64 = 2.5;
 /// A page of nginx's memory: its zones are whole pages.
 const PAGE_BYTES: u64 = 4_096;
-/// The bytes of Rejoin's file beside the sessions, in a cache of one shard.
-const BESIDE_BYTES: u64 = 28 * PAGE_BYTES;
 
 pub(crate) fn nginx_tls12(effort: Effort) -> Option<Found> {
     compare(&NGINX, Versions::Tls12, effort)
@@ -90,25 +89,27 @@ frontend tls
 
 fn compare(server: &Server, versions: Versions, effort: Effort) -> Option<Found> {
     let play = Play::of(effort.quick);
-    let bytes = capacity_bytes(&play, server);
-    let ours = undisturbed(|| resumed(server, &play, versions, Some(bytes), server.least))?;
+    let (bytes, beside) = capacity_bytes(&play, server);
+    let ours =
+        undisturbed(|| resumed(server, &play, versions, Some(bytes + beside), server.least))?;
     let own = undisturbed(|| resumed(server, &play, versions, None, bytes / server.unit_bytes))?;
     let figure = format!("{:.1} ({ours} against {own}, {bytes} bytes)", ours.resumed / own.resumed);
     let holds = ours.resumed >= TIMES * own.resumed && ours.resumed > 0.0;
     Some(Found { figure, holds: holds && ours.failed + own.failed == 0 })
 }
 
-/// The bytes of a cache that is too small for the running devices.
-fn capacity_bytes(play: &Play, server: &Server) -> u64 {
+/// The bytes of a cache that is too small for the running devices, and those that Rejoin's file has beside as many.
+fn capacity_bytes(play: &Play, server: &Server) -> (u64, u64) {
     let sessions = (SHARE * play.population.expected_running()).round() as u64;
     let settings = Settings::new(Capacity::Sessions(sessions));
     let shards = Layout::for_cache(&settings).expect("a cache");
-    let ours: usize = shards.iter().map(Layout::region_bytes).sum();
-    let bytes = (ours as u64).min(sessions * server.session_bytes);
-    bytes.next_multiple_of(PAGE_BYTES)
+    let ours = shards.iter().map(Layout::region_bytes).sum::<usize>() as u64;
+    let bytes = ours.min(sessions * server.session_bytes);
+    let beside = Store::bytes_for(&settings).expect("a cache") - ours;
+    (bytes.next_multiple_of(PAGE_BYTES), beside.next_multiple_of(PAGE_BYTES))
 }
 
-/// Plays the arrivals, with Rejoin if it has bytes.
+/// Plays the arrivals, with Rejoin if it has a file of so many bytes.
 fn resumed(
     server: &Server,
     play: &Play,
@@ -118,7 +119,7 @@ fn resumed(
 ) -> Option<Seen> {
     let mut site = Site::new(&format!("fleet-{}", server.program));
     match rejoin_bytes {
-        Some(bytes) => site.configure(&format!("capacity = {}", bytes + BESIDE_BYTES)),
+        Some(bytes) => site.configure(&format!("capacity = {bytes}")),
         None => without_rejoin(&site),
     }
     site.write("server.conf", &server.configuration.replace("@OWN@", &own.to_string()));
