@@ -226,8 +226,8 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.hint(now_ms, key, interval_ms)).unwrap_or_default()
     }
 
-    /// Marks a session whose client holds a newer one: it stays only while there is room to spare.
-    /// Under the policy `lru` it keeps its place.
+    /// Marks a session whose client holds a newer one: it stays only while there is room to spare, and is forgotten if it has
+    /// no place. Under the policy `lru` it keeps its place.
     pub fn retire(&self, id: &SessionId) {
         self.with(id, |shard, key| shard.retire(key));
     }

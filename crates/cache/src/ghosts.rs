@@ -1,8 +1,8 @@
 //! Ghosts: clients whose session was evicted or refused. A client that comes back soon after is
 //! counted as wanted, and its history is known when its next session is stored.
 //!
-//! A ghost takes eight bytes: 14 bits of the id's hash, 22 of the time the client was seen, 8 of the interval that the application
-//! gave, or else of a finer history, 20 of its history. Eight share a cache line, chosen by hash; when it is full,
+//! A ghost is eight bytes: 14 bits of the id's hash, 22 of the time the client was seen, 20 of its history, and 8 that hold the
+//! application's interval or else more history. Eight share a cache line, chosen by hash; when it is full,
 //! the ghost worth least makes way. If one client is mistaken for another (once in two thousand
 //! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
 //! nothing else.
@@ -30,9 +30,7 @@ const _: () = assert!(FINER == u8::MAX - IntervalClass::LONGEST + 1);
 /// The record of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ghost {
-    /// The client's [`tag`].
-    pub(crate) tag: u16,
-    /// The time since it was last seen.
+    /// The time since the client was last seen, less than [`Self::PERIOD_TICKS`].
     pub(crate) age_ticks: u32,
     pub(crate) expected: Expectation,
     pub(crate) history: History,
@@ -45,14 +43,21 @@ const SEEN_SHIFT: u32 = 28;
 const SEEN_MASK: u64 = (1 << (TAG_SHIFT - SEEN_SHIFT)) - 1;
 const HINT_SHIFT: u32 = History::COARSE_BITS;
 const COARSE_MASK: u32 = (1 << History::COARSE_BITS) - 1;
-/// The finer bits of a history take the place of a hint, as one of the numbers that are no class: from this one on, and zero.
+/// The first of the numbers that are no class of a hint: 225 to 255, and then 0. They hold the finer bits of a history.
 const FIRST_FINER: u8 = IntervalClass::LONGEST + 1;
 const FINER: u8 = 1 << History::FINER_BITS;
 /// Ticks in the unit of [`SEEN_MASK`]: 64 ms, so that the field wraps after three days.
 const UNIT_TICKS: u32 = 16;
+/// The most units, an hour or so, by which a ghost may be in the future. A clock may step back, and threads wait for a shard.
+const AHEAD: u64 = 1 << 16;
 
 impl Ghost {
-    fn packed(&self, now: u32) -> u64 {
+    /// The time after which the field of the time begins anew.
+    pub(crate) const WRAP_TICKS: u64 = (SEEN_MASK + 1) * UNIT_TICKS as u64;
+    /// The age from which a ghost would be taken for one in the future: three days.
+    pub(crate) const PERIOD_TICKS: u32 = Self::WRAP_TICKS as u32 - AHEAD as u32 * UNIT_TICKS;
+
+    fn packed(&self, hash: u64, now: u32) -> u64 {
         let history = self.history.packed();
         let hint = match (self.expected.trust(), self.expected.class()) {
             (Trust::Claimed | Trust::Kept, IntervalClass(class @ 1..)) => class,
@@ -60,14 +65,13 @@ impl Ghost {
         };
         let known = u64::from(hint) << HINT_SHIFT | u64::from(history & COARSE_MASK);
         let seen = units(now.saturating_sub(self.age_ticks));
-        u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | known
+        u64::from(tag(hash)) << TAG_SHIFT | seen << SEEN_SHIFT | known
     }
 
     #[inline]
     fn unpacked(packed: u64, now: u32) -> Self {
         let place = Place(packed);
         Self {
-            tag: (packed >> TAG_SHIFT) as u16,
             age_ticks: place.age_ticks(now),
             expected: place.expected(),
             history: place.history(),
@@ -80,10 +84,11 @@ impl Ghost {
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// Returns the time since the client was last seen.
+    /// Returns the time since the client was last seen; none if that is in the future.
     #[inline]
     pub(crate) fn age_ticks(self, now: u32) -> u32 {
-        (units(now).wrapping_sub(self.0 >> SEEN_SHIFT) & SEEN_MASK) as u32 * UNIT_TICKS
+        let units = units(now).wrapping_sub(self.0 >> SEEN_SHIFT).wrapping_add(AHEAD) & SEEN_MASK;
+        units.saturating_sub(AHEAD) as u32 * UNIT_TICKS
     }
 
     /// Returns what was expected of it.
@@ -147,16 +152,21 @@ pub(crate) fn add(
     if other != 0 {
         watch(Place(other));
     }
-    let before = std::mem::replace(&mut ghosts[least], ghost.packed(now));
+    let before = std::mem::replace(&mut ghosts[least], ghost.packed(hash, now));
     (before != 0).then(|| Ghost::unpacked(before, now))
 }
 
 /// Removes a client and returns its record.
 pub(crate) fn take(sets: &mut [GhostSet], hash: u64, now: u32) -> Option<Ghost> {
+    forget(sets, hash).map(|Place(packed)| Ghost::unpacked(packed, now))
+}
+
+/// Removes a client.
+pub(crate) fn forget(sets: &mut [GhostSet], hash: u64) -> Option<Place> {
     let GhostSet(ghosts) = set_of(sets, hash)?;
     let tag = u64::from(tag(hash));
     let ghost = ghosts.iter_mut().find(|ghost| **ghost >> TAG_SHIFT == tag)?;
-    Some(Ghost::unpacked(std::mem::take(ghost), now))
+    Some(Place(std::mem::take(ghost)))
 }
 
 fn units(ticks: u32) -> u64 {
@@ -169,7 +179,7 @@ fn set_of(sets: &mut [GhostSet], hash: u64) -> Option<&mut GhostSet> {
 }
 
 /// Returns the bits of an id's hash by which a ghost is recognised; never zero. The bits above chose the shard, those below the set.
-pub(crate) fn tag(hash: u64) -> u16 {
+fn tag(hash: u64) -> u16 {
     ((hash >> 32) as u16 & TAG_MASK).max(1)
 }
 
@@ -177,9 +187,8 @@ pub(crate) fn tag(hash: u64) -> u16 {
 mod tests {
     use super::*;
 
-    fn ghost(client: u64, age_ticks: u32) -> Ghost {
-        let (expected, history) = (Expectation::UNKNOWN, History::default());
-        Ghost { tag: tag(client << 32), age_ticks, expected, history }
+    fn ghost(age_ticks: u32) -> Ghost {
+        Ghost { age_ticks, expected: Expectation::UNKNOWN, history: History::default() }
     }
 
     fn add(set: &mut [GhostSet], client: u64, now: u32, ghost: &Ghost) -> Option<Ghost> {
@@ -193,16 +202,16 @@ mod tests {
         let ages = [20, 80, 40, 60, 8, 72, 32, 48].map(|age| age * UNIT_TICKS);
         let now = 100 * UNIT_TICKS;
         for (client, age) in (1..).zip(ages) {
-            assert_eq!(add(&mut set, client, now, &ghost(client, age)), None);
+            assert_eq!(add(&mut set, client, now, &ghost(age)), None);
         }
-        let lost = add(&mut set, 9, now, &ghost(9, 76 * UNIT_TICKS));
-        assert_eq!(lost, Some(ghost(2, 80 * UNIT_TICKS)));
-        let lost = add(&mut set, 10, now, &ghost(10, 0));
-        let newcomer = Some(ghost(9, 76 * UNIT_TICKS));
+        let lost = add(&mut set, 9, now, &ghost(76 * UNIT_TICKS));
+        assert_eq!(lost, Some(ghost(80 * UNIT_TICKS)));
+        let lost = add(&mut set, 10, now, &ghost(0));
+        let newcomer = Some(ghost(76 * UNIT_TICKS));
         assert_eq!(lost, newcomer, "the newcomer may have been seen before any other");
         assert_eq!(take(&mut set, 2 << 32, now), None);
         let later = now + 4 * UNIT_TICKS;
-        assert_eq!(take(&mut set, 3 << 32, later), Some(ghost(3, 44 * UNIT_TICKS)));
+        assert_eq!(take(&mut set, 3 << 32, later), Some(ghost(44 * UNIT_TICKS)));
         assert_eq!(take(&mut set, 3 << 32, later), None);
     }
 
@@ -223,7 +232,7 @@ mod tests {
                 }
                 _ => history,
             };
-            let remembered = Ghost { expected, history, ..ghost(1, 3 * UNIT_TICKS) };
+            let remembered = Ghost { expected, history, ..ghost(3 * UNIT_TICKS) };
             add(&mut set, 1, 9 * UNIT_TICKS, &remembered);
             assert_eq!(take(&mut set, 1 << 32, 9 * UNIT_TICKS), Some(remembered));
         }
@@ -241,7 +250,7 @@ mod tests {
             let expected = Expectation::hinted(history, hint);
             assert_eq!(expected.trust(), Trust::Kept);
             let mut set = [GhostSet([0; 8])];
-            add(&mut set, 1, 9 * UNIT_TICKS, &Ghost { expected, history, ..ghost(1, 0) });
+            add(&mut set, 1, 9 * UNIT_TICKS, &Ghost { expected, history, ..ghost(0) });
             let ghost = take(&mut set, 1 << 32, 9 * UNIT_TICKS).expect("there");
             assert_eq!(ghost.expected, expected, "{gaps:?}");
         }
@@ -251,8 +260,31 @@ mod tests {
     fn time_may_wrap() {
         let mut set = [GhostSet([0; 8])];
         let last = (SEEN_MASK as u32) * UNIT_TICKS;
-        add(&mut set, 1, last, &ghost(1, 0));
+        add(&mut set, 1, last, &ghost(0));
         let ghost = take(&mut set, 1 << 32, last + 100 * UNIT_TICKS).expect("there");
         assert_eq!(ghost.age_ticks, 100 * UNIT_TICKS);
+    }
+
+    #[test]
+    fn a_ghost_in_the_future_was_seen_just_now() {
+        let now = 9 * UNIT_TICKS;
+        for (ahead, age_ticks) in [
+            (UNIT_TICKS, 0),
+            (AHEAD as u32 * UNIT_TICKS, 0),
+            ((AHEAD as u32 + 1) * UNIT_TICKS, Ghost::PERIOD_TICKS - UNIT_TICKS),
+        ] {
+            let mut set = [GhostSet([0; 8])];
+            add(&mut set, 1, now + ahead, &ghost(0));
+            assert_eq!(take(&mut set, 1 << 32, now), Some(ghost(age_ticks)), "{ahead}");
+        }
+    }
+
+    #[test]
+    fn all_bits_of_a_hash_are_taken() {
+        for bit in 0..u64::BITS {
+            let (mut sets, hash) = ([GhostSet([0; 8]); 3], 1 << bit);
+            super::add(&mut sets, hash, 0, &ghost(0), |_| 0, |_| {});
+            assert_eq!(take(&mut sets, hash, 0), Some(ghost(0)), "bit {bit}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | part | one per | bytes |
 //! |---|---|---|
-//! | header, counters, candidates | shard | 576 |
+//! | header, counters, candidates | shard | 512 |
 //! | lists | expectation | 16 |
 //! | sources, where they have shares | source | 4 |
 //! | index | two thirds of a session | 4 |
@@ -77,15 +77,14 @@ pub struct Layout {
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
     pub(crate) prior: IntervalClass,
-    /// The ghosts for which one stands that is looked at: one at each eviction, which looks at [`LOOKS`] slots. There are at most ten
-    /// ghosts for each session, so that no count wraps between two calculations.
+    /// The number of clients as which a ghost counts that an eviction looks at: it looks at one, and at [`LOOKS`] slots.
     pub(crate) ghosts_a_look: u32,
     /// The most slots of one source; `None` if there is no bound.
     pub(crate) most_of_source: Option<u32>,
 }
 
-/// The ghosts that count for one client who is waited for: all together count for as many clients as there are sessions, and a quarter as
-/// many as there are ghosts. That was found by trial. If all counted, a flood that claims the interval of honest
+/// The ghosts that count as one client who is waited for: what looks at sessions and ghosts find is scaled so that `S` sessions and `G`
+/// ghosts count as `S + G / 4` clients. That was found by trial. If all ghosts counted fully, a flood that claims the interval of honest
 /// clients would take a point more of their places; if none, clients that come seldom would lose as much.
 const GHOSTS_A_CLIENT: u64 = 4;
 
@@ -294,6 +293,7 @@ fn check(settings: &Settings) -> Result<(), Error> {
 const _: () = {
     assert!(size_of::<GhostSet>() == 64);
     assert!(size_of::<List>() == 16);
+    assert!(Layout::HEADER_LINES * Line::BYTES == 512);
 };
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ const BATCH: u32 = 512;
 const FIRST: u32 = 256;
 /// The number of sessions for which there is one batch. A larger cache calculates less often.
 const SESSIONS_A_BATCH: u64 = 1_024;
+/// The number of clients still waited for, as counted by looks, after which it is calculated in any case, so that no count of them
+/// wraps where no wait ends.
+const MOST_WATCHED: u32 = 1 << 22;
 /// How many times as much the ghost of a client is worth that keeps no interval and of which two gaps or more are known. Found by
 /// trial: with 2 and with 16 about as many clients are resumed.
 const WORTH_OF_PAST: u64 = 4;
@@ -98,7 +101,7 @@ pub(crate) struct Clientele {
     prior: IntervalClass,
     /// The number of waits that end between two calculations, once there were so many: a power of two.
     batch: u32,
-    /// The number of clients that a full cache waits for: its sessions, and its ghosts.
+    /// The number of clients that a full cache waits for ([`Layout::clients`](crate::Layout)).
     watched: u64,
 }
 
@@ -222,7 +225,10 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Counts clients that are still waited for, and the looks at them, after which a calculation may be due.
     fn watched(&self, clients: u32, looks: u32) {
-        add(&self.waits.watched, clients);
+        let watched = add(&self.waits.watched, clients);
+        if watched % MOST_WATCHED < clients {
+            self.call_for_calculation();
+        }
         let before = get(&self.waits.looks);
         if before < self.of.batch {
             let after = add(&self.waits.looks, looks);

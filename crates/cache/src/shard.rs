@@ -53,6 +53,9 @@ pub(crate) struct Shard<'r, R> {
 const OLDEST_TICKS: u64 = 1 << 31;
 const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
+const _: () =
+    assert!(EPOCH_STEP_TICKS.is_multiple_of(Ghost::WRAP_TICKS), "ghosts stay when the epoch moves");
+
 impl<'r, R: Region> Shard<'r, R> {
     /// Turns a region of zeros into an empty shard. Writes its first few kilobytes only: the rest is
     /// not touched before it is used.
@@ -266,10 +269,13 @@ impl<'r, R: Region> Shard<'r, R> {
         if self.layout.policy == Policy::Lru {
             return;
         }
-        if let Some(slot) = self.find(key) {
-            let seen = self.slots[slot].seen;
-            self.expect(slot, seen, Expectation::NEVER, History::default());
-        }
+        let Some(slot) = self.find(key) else {
+            // A session refused or evicted meanwhile: nobody will ask for it, which says nothing about its client.
+            ghosts::forget(self.ghosts, key.hash);
+            return;
+        };
+        let seen = self.slots[slot].seen;
+        self.expect(slot, seen, Expectation::NEVER, History::default());
     }
 
     /// See [`Cache::remove`](crate::Cache::remove).
@@ -452,12 +458,11 @@ impl<'r, R: Region> Shard<'r, R> {
         if expected.is_never() {
             return;
         }
-        let ghost = Ghost {
-            tag: ghosts::tag(hash),
-            age_ticks: now.saturating_sub(seen),
-            expected,
-            history,
-        };
+        let age_ticks = now.saturating_sub(seen);
+        if age_ticks >= Ghost::PERIOD_TICKS {
+            return self.learn(expected, age_ticks, false);
+        }
+        let ghost = Ghost { age_ticks, expected, history };
         let learns = self.layout.learns();
         let Layout { ghosts_a_look, .. } = *self.layout;
         let return_times = self.return_times;
@@ -528,7 +533,7 @@ impl<'r, R: Region> Shard<'r, R> {
         ms.saturating_sub(self.header.epoch_ms) / TICK_MS
     }
 
-    /// Moves the epoch by whole steps. They do not affect ghosts, which count in a fraction of one.
+    /// Moves the epoch by whole steps. They do not affect ghosts, whose time has begun anew after each.
     fn move_epoch(&mut self, ticks: u64) {
         self.header.epoch_ms += ticks * TICK_MS;
         let ticks = ticks.min(u64::from(u32::MAX)) as u32;

@@ -14,6 +14,8 @@ use rejoin_testkit::random::Random;
 
 const ROUNDS: u64 = 20_000;
 const CLIENTS: u64 = 60;
+/// As in the table of [`Layout`]'s module.
+const HEADER_LINES: u64 = 512 / 64;
 const CONTEXTS: [ContextTag; 2] = [ContextTag(0x1234_5678), ContextTag(0x9abc_def0)];
 
 /// Memory that is overwritten before it is used.
@@ -39,7 +41,7 @@ impl Scribbled {
     fn scribble(&mut self) {
         let random = &mut self.random;
         let all = self.lines.len() as u64;
-        let lines = random.one_of(&[5, all]);
+        let lines = random.one_of(&[HEADER_LINES, all]);
         let line = random.below(lines) as usize;
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.lines[line..=line]);
         let word = &mut words[random.below(16) as usize];

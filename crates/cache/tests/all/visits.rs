@@ -128,6 +128,21 @@ fn an_evicted_client_is_known_when_it_comes_back() {
     assert_eq!(cache.counters().wanted_after_eviction, 1);
 }
 
+/// A connection that makes two sessions, of which neither has a place.
+#[test]
+fn a_client_without_a_place_is_remembered_once() {
+    let cache = cache_of(1);
+    assert_eq!(newcomer(&cache, 0, 1, 10_000), Ok(0));
+    let mut visit = Visit::default();
+    [2, 3].into_iter().for_each(|number| visit.issue(&cache, 1_000, &issued(number)));
+    assert_eq!(cache.counters().refused_returns_later, 2);
+    let wanted = |number| {
+        cache.get(2_000, &id(number), CONTEXT, &mut SecretBytes::default());
+        cache.counters().wanted_after_eviction
+    };
+    assert_eq!([2, 3].map(wanted), [0, 1], "the newest only");
+}
+
 #[test]
 fn siblings_are_evicted_first() {
     for seed in 0..200 {

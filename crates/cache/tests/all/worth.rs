@@ -1,7 +1,7 @@
 //! Evictions by the worth of places: mostly a cache of one session, and a newcomer.
 
 use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, Prediction, Refusal};
-use rejoin_cache::{SecretBytes, SessionId, Settings};
+use rejoin_cache::{SecretBytes, SessionId, Settings, TICK_MS};
 
 const CONTEXT: ContextTag = ContextTag(0);
 const SECOND_MS: u64 = 1_000;
@@ -121,6 +121,27 @@ fn a_clock_that_steps_back_makes_room_for_others() {
     let cache = cache_of(1, Prediction::Both);
     assert_eq!(insert(&cache, HOUR_MS, 1, History::default(), Some(TEN_SECONDS_MS)), Ok(0));
     assert_eq!(insert(&cache, 0, 2, History::default(), Some(TEN_SECONDS_MS)), Ok(1));
+}
+
+#[test]
+fn a_client_evicted_before_the_clock_stepped_back_has_been_away_for_no_time() {
+    let cache = cache_of(1, Prediction::Learned);
+    assert_eq!(insert(&cache, HOUR_MS, 1, habit(TEN_SECONDS_MS), None), Ok(0));
+    assert!(insert(&cache, HOUR_MS, 2, History::default(), None).is_err());
+    let back = cache.get(HOUR_MS - SECOND_MS, &id(2), CONTEXT, &mut SecretBytes::default());
+    let gap = back.history.interval().map(|(gap, _)| gap.as_ms());
+    assert_eq!(gap, Some(TICK_MS), "the shortest there is");
+}
+
+#[test]
+fn a_client_evicted_after_days_is_not_taken_for_one_just_seen() {
+    let cache = cache_of(1, Prediction::Learned);
+    const FOUR_DAYS_MS: u64 = 96 * HOUR_MS;
+    assert_eq!(insert(&cache, HOUR_MS, 1, History::default(), None), Ok(0));
+    assert_eq!(insert(&cache, HOUR_MS + FOUR_DAYS_MS, 2, habit(TEN_SECONDS_MS), None), Ok(1));
+    let now_ms = HOUR_MS + FOUR_DAYS_MS;
+    let back = cache.get(now_ms, &id(1), CONTEXT, &mut SecretBytes::default());
+    assert_eq!((back.history, cache.counters().wanted_after_eviction), (History::default(), 0));
 }
 
 /// Plays a client that returns after ten minutes, as it announces. Its session expires after five.

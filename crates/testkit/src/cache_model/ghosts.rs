@@ -31,7 +31,7 @@ pub(crate) struct Remembered {
     pub(crate) past: Past,
 }
 
-/// The time of ghosts: in 64 ms, and starting again every three days.
+/// The time of ghosts: in 64 ms, and starting again every three days. The last hour before is the future.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Units(u64);
 
@@ -41,7 +41,7 @@ impl Ghosts {
         Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], a_look, hash_key }
     }
 
-    /// Remembers a client. A client that finds no place, or loses it, is recorded as not back.
+    /// Remembers a client. A client that was seen too long ago, finds no place, or loses it, is recorded as not back.
     pub(crate) fn add(
         &mut self,
         id: &SessionId,
@@ -51,6 +51,7 @@ impl Ghosts {
     ) {
         let a_look = self.a_look;
         let (places, told_by) = self.set(id);
+        let places = places.filter(|_| age_ticks < Units::OLDEST_TICKS);
         let Some(places) = places else {
             return beliefs.record(expected, age_ticks, false);
         };
@@ -88,12 +89,15 @@ impl Ghosts {
 impl Units {
     const TICKS: u64 = 16;
     const PERIOD: u64 = 1 << 22;
+    const FUTURE: u64 = 1 << 16;
+    const OLDEST_TICKS: u64 = (Self::PERIOD - Self::FUTURE) * Self::TICKS;
 
     fn at(tick: u64) -> Self {
         Self(tick / Self::TICKS % Self::PERIOD)
     }
 
     fn ticks_until(self, now: u64) -> u64 {
-        (Self::at(now).0 + Self::PERIOD - self.0) % Self::PERIOD * Self::TICKS
+        let units = (Self::at(now).0 + Self::PERIOD - self.0) % Self::PERIOD;
+        if units < Self::PERIOD - Self::FUTURE { units * Self::TICKS } else { 0 }
     }
 }

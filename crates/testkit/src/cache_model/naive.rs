@@ -5,7 +5,7 @@
 //! bits of the keyed hash choose a shard and a set of ghosts, and tell a ghost. When a caller's
 //! clock steps back, the sessions of one expectation stay in the order they were heard of: the
 //! ends of its list are its oldest and newest arrivals, whatever their times. Where places are
-//! weighed by what they are worth, the ends of eight lists and sixteen slots are each time, in turns, and sixteen are remembered.
+//! weighed by what they are worth, each search weighs the ends of eight lists and sixteen slots, in turns, and eight candidates are remembered.
 
 use std::collections::BTreeMap;
 
@@ -136,12 +136,14 @@ impl Naive {
     }
 
     pub(crate) fn retire(&mut self, id: &SessionId) {
-        self.with(id, |shard, _| {
-            if let Some(at) = shard.find(id).filter(|_| shard.policy == Policy::Predictive) {
+        self.with(id, |shard, _| match shard.find(id) {
+            _ if shard.policy != Policy::Predictive => {}
+            Some(at) => {
                 let seen = shard.sessions[at].seen;
                 shard.sessions[at].past = Past::default();
                 shard.expect(at, seen, Expected::Never);
             }
+            None => _ = shard.ghosts.take(id, 0),
         });
     }
 
