@@ -4,8 +4,8 @@
 //! all clients are drawn alike, rows differ by chance only; and if some gaps are very long, an age in multiples of a client's mean
 //! gap says less than the age. Then one row for all, by age alone, is nearer to the truth.
 //!
-//! A comparison finds whether it is so: of how many clients came, of each group, with how many do of all clients that are
-//! waited for as long (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
+//! A test compares, for each group, how many clients came back with how many would have if the group came back like all clients
+//! of the same age (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
 //! When a wait ends, as many returns were expected of it as the hazards of all clients add up to at that age (Aalen,
 //! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. A
 //! group has mean gaps of one octave, and last gaps about as far from it. If what is found in the groups differs from what is expected

@@ -2,8 +2,7 @@
 
 use crate::ages::Row;
 
-/// The most strangers that are younger than an age and still waited for, for each that was waited for until then, who are taken
-/// to come like those.
+/// The most younger strangers still waited for, per stranger known at an age, who are assumed to come back like that one.
 const MOST_YOUNGER: f64 = 2.0;
 /// The chance, for each bin, that a client waited for until then returns in that bin.
 pub(crate) type Hazards = Vec<f64>;

@@ -324,7 +324,7 @@ impl History {
         self.gap() | coarse | finer << Self::COARSE_BITS
     }
 
-    /// Returns such bits of which the finer ones are not known: with the middle of what they may say, and a doubt where there is no habit.
+    /// Fills in the finer bits of such bits where a hint took their place: the middle of the mean, and one doubt unless there is a habit.
     #[inline]
     pub(crate) fn without_finer(packed: u32) -> u32 {
         let has_habit = packed >> 8 & 1;

@@ -158,7 +158,7 @@ impl IdSeal {
 
     /// Returns what an id carries that is [recognised](Self::recognises) at this Unix time in milliseconds: the client's history,
     /// and the milliseconds since the id was made. `None` if it carries nothing, as ids of earlier versions do, or was made by a
-    /// server whose clock is ahead. One in seventy ids of earlier versions is misread.
+    /// server whose clock is ahead. One in 64 ids of earlier versions is misread.
     pub fn carried(&self, context: &[u8], id: &SessionId, now_ms: u64) -> Option<(History, u64)> {
         let random = id.bytes.first_chunk()?;
         let carried = id.bytes[Self::RANDOM..].first_chunk()?;

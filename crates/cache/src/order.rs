@@ -1,9 +1,9 @@
 //! The order in which clients are expected back.
 //!
 //! There is one list per expectation: per class of interval and, where return times are learned, per
-//! trust. A session joins the end of its list when its client is seen, so that every list is in
-//! order of return time, and the first and last session of the whole shard are among the ends of
-//! the few dozen lists in use. Joining and leaving cost as much as in an LRU list. A search for the
+//! trust. A session joins the end of its list when its client is seen, so that a list is in
+//! order of return time (but for leads, and for the list of clients that keep no interval), and the first and last session of the whole
+//! shard are among the ends of the few dozen lists in use. Joining and leaving cost as much as in an LRU list. A search for the
 //! first or last looks at the ends only, which the table of lists repeats so that no slot is
 //! touched.
 //!

@@ -42,7 +42,7 @@ impl Stages {
         }
     }
 
-    /// Returns what a place is worth, of which is known what it is worth whatever the stage.
+    /// Multiplies the worth of a place by the factor of its client's stage.
     #[inline]
     pub(crate) fn worth(&self, expected: Expectation, worth: u64) -> u64 {
         let Some(stage) = stage_of(expected) else { return worth };

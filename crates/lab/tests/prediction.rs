@@ -23,7 +23,7 @@ struct Trial {
     prediction: Prediction,
     hints: bool,
     liars_percent: u64,
-    ghosts_percent: u32,
+    ghosts: bool,
     /// As a multiple of real time.
     speed: u64,
 }
@@ -33,7 +33,7 @@ const HINTED: Trial = Trial {
     prediction: Prediction::Both,
     hints: true,
     liars_percent: 0,
-    ghosts_percent: 50,
+    ghosts: true,
     speed: 1,
 };
 
@@ -46,7 +46,7 @@ impl Trial {
             &Settings {
                 policy: self.policy,
                 prediction: self.prediction,
-                ghosts_percent: self.ghosts_percent,
+                ghosts_percent: if self.ghosts { 100 } else { 0 },
                 ..Settings::new(Capacity::Sessions(capacity))
             },
             [7; 16],
@@ -131,7 +131,7 @@ fn clients_that_come_often_are_learned_too() {
 
 #[test]
 fn evicted_clients_are_remembered() {
-    let forgetful = Trial { ghosts_percent: 0, ..LEARNED };
+    let forgetful = Trial { ghosts: false, ..LEARNED };
     let (learned, forgetful) = (mean(&LEARNED).honest, mean(&forgetful).honest);
     assert!(learned > forgetful + 10.0, "with ghosts {learned:.1}, without {forgetful:.1}");
 }
@@ -139,10 +139,12 @@ fn evicted_clients_are_remembered() {
 /// Claims of a second, of one device in ten.
 #[test]
 fn liars_cost_the_honest_little() {
-    for (prediction, ghosts_percent, most_gained) in
-        [(Prediction::Hint, 50, -20.0), (Prediction::Both, 0, -20.0), (Prediction::Both, 50, 10.0)]
-    {
-        let trial = Trial { prediction, ghosts_percent, ..HINTED };
+    for (prediction, ghosts, most_gained) in [
+        (Prediction::Hint, true, -20.0),
+        (Prediction::Both, false, -20.0),
+        (Prediction::Both, true, 10.0),
+    ] {
+        let trial = Trial { prediction, ghosts, ..HINTED };
         let among_liars = mean(&Trial { liars_percent: 10, ..trial });
         let honest = mean(&trial).honest;
         assert!(among_liars.honest > honest - 2.0, "{among_liars:?}, {honest:.1} without liars");

@@ -17,7 +17,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// The users with a table of their own; further users share one. Each engine takes 100 KB.
+    /// The users with a table of their own; further users share one. What each engine learns takes 120 KB.
     const MOST: u64 = 64;
     /// The least capacity of a user: a few origins.
     const LEAST: u64 = 60;
