@@ -84,7 +84,7 @@ impl Ghost {
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// Returns the time since the client was last seen; none if that is in the future.
+    /// Returns the time since the client was last seen; zero if that is in the future.
     #[inline]
     pub(crate) fn age_ticks(self, now: u32) -> u32 {
         let units = units(now).wrapping_sub(self.0 >> SEEN_SHIFT).wrapping_add(AHEAD) & SEEN_MASK;

@@ -469,6 +469,17 @@ mod tests {
     }
 
     #[test]
+    fn where_no_wait_ends_no_count_wraps() {
+        const CLIENTS: u32 = 1_000;
+        let table = table();
+        for _ in 0..3 * (MOST_WATCHED / CLIENTS) {
+            table.watch(Expectation::UNKNOWN, 15_000, CLIENTS);
+            table.learn();
+            assert!(get(&table.waits.watched) <= MOST_WATCHED + CLIENTS);
+        }
+    }
+
+    #[test]
     fn in_a_flood_strangers_are_worth_less() {
         let worth_if = |young: u32| {
             let table = ReturnTimes::new(1, 100_000, Interval::from_ms(60_000));

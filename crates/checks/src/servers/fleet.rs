@@ -2,7 +2,7 @@
 //!
 //! The cache has the bytes that the more compact of the two, Rejoin or the server, needs for as many TLS 1.2 sessions as
 //! 0.6 of the running devices: Rejoin against nginx, HAProxy itself. (What Rejoin's file has beside its
-//! sessions, mostly what it learns, comes on top: 120 KB or so at any capacity.) Both have the same arrivals. No device hints:
+//! sessions, mostly what it learns, comes on top: some 130 KB at any capacity.) Both have the same arrivals. No device hints:
 //! nothing inside these servers would pass hints to Rejoin, which learns all return times.
 
 use rejoin_cache::{Capacity, Layout, Settings};
