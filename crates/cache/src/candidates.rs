@@ -1,6 +1,6 @@
 //! The sessions of a shard that are next to be evicted.
 //!
-//! Each eviction looks at a few sessions, in turns at all of them, and remembers those whose places are worth least. It
+//! Each eviction looks at a few sessions, before long at all of them, and remembers those whose places are worth least. It
 //! evicts the one worth least of these. So it costs the same whatever the clients and however many there are, and
 //! chooses nearly as well as if it had looked at many times as many.
 //!
@@ -14,7 +14,7 @@ use crate::slots::NONE;
 /// The most candidates.
 const COUNT: usize = 8;
 
-/// The slots that each search looks at, in turns.
+/// The slots that each search looks at.
 pub(crate) const LOOKS: u32 = 16;
 
 /// The candidates of a shard, in order of worth. Empty places are at the end.

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{self, ALL_BINS, Measured, Row, UNKNOWN_TICKS, rows};
 use crate::alike::{self, Alike, SAMPLED};
-use crate::counts::{ONE, add, get, is_some, set};
+use crate::counts::{ONE, add, get, is_some};
 use crate::expectation::{Expectation, Trust};
 use crate::interval::{Interval, IntervalClass};
 use crate::punctuality::Punctuality;
@@ -53,6 +53,9 @@ const SESSIONS_A_BATCH: u64 = 1_024;
 /// The number of clients still waited for, as counted by looks, after which it is calculated in any case, so that no count of them
 /// wraps where no wait ends.
 const MOST_WATCHED: u32 = 1 << 22;
+/// The number of clients still waited for, as counted by looks, after which the worth of strangers is calculated anew. In large caches
+/// that is once in some hundred evictions.
+const WATCHED_A_CALCULATION: u32 = 1 << 12;
 /// How many times as much the ghost of a client is worth that keeps no interval and of which two gaps or more are known. Found by
 /// trial: with 2 and with 16 about as many clients are resumed.
 const WORTH_OF_PAST: u64 = 4;
@@ -76,8 +79,17 @@ pub struct Waits {
     /// The first looks at clients that are still waited for.
     looks: AtomicU32,
     counted: AtomicU32,
-    /// A flag that a calculation is due: zero means no.
+    /// The calculation that is due: [`Due`].
     due: AtomicU32,
+}
+
+/// A calculation that is due. Zero means none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Due {
+    /// That of strangers, of whom there may be many more than a moment ago.
+    OfStrangers = 1,
+    OfAll,
 }
 
 impl Waits {
@@ -195,12 +207,12 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             && (counted & (self.of.batch - 1) == 0
                 || self.is_early(counted.wrapping_sub(1), counted))
         {
-            self.call_for_calculation();
+            self.call_for(Due::OfAll);
         }
     }
 
-    fn call_for_calculation(&self) {
-        set(&self.waits.due, 1);
+    fn call_for(&self, calculation: Due) {
+        self.waits.due.fetch_max(calculation as u32, Ordering::Relaxed);
     }
 
     /// Records that so many clients are still waited for, who were last seen `age_ticks` ago.
@@ -226,14 +238,17 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Counts clients that are still waited for, and the looks at them, after which a calculation may be due.
     fn watched(&self, clients: u32, looks: u32) {
         let watched = add(&self.waits.watched, clients);
+        if watched % WATCHED_A_CALCULATION < clients {
+            self.call_for(Due::OfStrangers);
+        }
         if watched % MOST_WATCHED < clients {
-            self.call_for_calculation();
+            self.call_for(Due::OfAll);
         }
         let before = get(&self.waits.looks);
         if before < self.of.batch {
             let after = add(&self.waits.looks, looks);
             if self.is_early(before, after) {
-                self.call_for_calculation();
+                self.call_for(Due::OfAll);
             }
         }
     }
@@ -307,20 +322,31 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// interval and trust come, so it must not be called under a lock.
     pub fn learn(&self) {
         let due = &self.waits.due;
-        if is_some(due) && due.swap(0, Ordering::Relaxed) != 0 {
-            let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
-            let known: Vec<Row> = rows().filter(is_known).collect();
-            let pools = self.pools(&known);
-            self.find_waits(&known, &pools);
-            self.waits.alike.compare();
-            known.into_iter().for_each(|row| {
-                self.calculate(row, &pools);
-                self.fade(row);
-            });
-            self.forget_samples();
-            self.waits.stages.calculate();
-            self.waits.stages.fade();
+        if !is_some(due) {
+            return;
         }
+        match due.swap(0, Ordering::Relaxed) {
+            0 => {}
+            of if of == Due::OfStrangers as u32 => {
+                self.set_worth(Row::Unknown, self.hazards_of_strangers());
+            }
+            _ => self.learn_of_all(),
+        }
+    }
+
+    fn learn_of_all(&self) {
+        let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
+        let known: Vec<Row> = rows().filter(is_known).collect();
+        let pools = self.pools(&known);
+        self.find_waits(&known, &pools);
+        self.waits.alike.compare();
+        known.into_iter().for_each(|row| {
+            self.calculate(row, &pools);
+            self.fade(row);
+        });
+        self.forget_samples();
+        self.waits.stages.calculate();
+        self.waits.stages.fade();
     }
 
     /// Returns true if a gap, of no more than two, is known to be a wait between two runs.
@@ -371,6 +397,7 @@ mod tests {
     use super::calculation::{UNIT, WORTH_OF_GOING_ON};
     use super::*;
     use crate::ages::OCTAVES;
+    use crate::counts::set;
     use crate::expectation::Trust;
     use crate::hazards::smoothed;
     use crate::history::History;
@@ -466,6 +493,24 @@ mod tests {
             assert!(worth > 0, "{expected:?}");
             assert_eq!(table.worth_of_ghost(expected, 15_000), times * worth, "{expected:?}");
         }
+    }
+
+    /// A flood of strangers comes while no wait ends: what they are worth falls before the next calculation of all.
+    #[test]
+    fn a_flood_of_strangers_is_noticed_at_once() {
+        let table = ReturnTimes::new(100_000, 100_000, Interval::from_ms(60_000));
+        batches(&table, 4, Expectation::UNKNOWN, 15_000, true);
+        let worth = || table.worth(Expectation::UNKNOWN, 14_000);
+        let before = worth();
+        for _ in 0..4 {
+            assert_eq!(get(&table.waits.due), 0);
+            table.watch(Expectation::UNKNOWN, 8_000, WATCHED_A_CALCULATION / 4);
+        }
+        table.learn();
+        assert!(worth() < before / 2, "{} of {before}", worth());
+        table.call_for(Due::OfAll);
+        table.call_for(Due::OfStrangers);
+        assert_eq!(get(&table.waits.due), Due::OfAll as u32);
     }
 
     #[test]
@@ -583,7 +628,7 @@ mod tests {
         let many = ReturnTimes { of: Clientele { watched: 10_000, ..table.of }, ..table };
         let unaware = ReturnTimes { of: many.of, ..unaware };
         for table in [&many, &unaware] {
-            set(&table.waits.due, 1);
+            table.call_for(Due::OfAll);
             table.learn();
         }
         let (aware, unaware) = (many.worth(MINUTE, 0), unaware.worth(MINUTE, 0));
@@ -616,7 +661,7 @@ mod tests {
         let mut due_after = Vec::new();
         for waits in 1..=2 * 16 * BATCH {
             table.record(MINUTE, 1, true);
-            if get(&table.waits.due) == 1 {
+            if get(&table.waits.due) == Due::OfAll as u32 {
                 due_after.push(waits / FIRST);
                 table.learn();
             }

@@ -17,7 +17,7 @@ use crate::expectation::Expectation;
 use crate::order;
 use crate::region::Region;
 use crate::settings::{Policy, Prediction};
-use crate::shard::eviction::next_in_turn;
+use crate::shard::eviction::next_part;
 use crate::shard::{Shard, add};
 
 /// The kind of data by which sources are told apart.
@@ -133,8 +133,8 @@ impl<R: Region> Shard<'_, R> {
         }
     }
 
-    /// Returns the session worth least of sixteen of a source, and its worth. It looks at enough slots, in turns, to find as many
-    /// of a source that has its share, on average.
+    /// Returns the session worth least of sixteen of a source, and its worth. It looks at enough slots, in another place each time, to
+    /// find as many of a source that has its share, on average.
     fn least_of(&mut self, now: u32, source: Source) -> Option<(u32, u64)> {
         const MOST_LOOKS: u32 = 512;
         const FEW: u32 = 16;
@@ -142,8 +142,7 @@ impl<R: Region> Shard<'_, R> {
         let looks = FEW.saturating_mul(self.layout.slots.div_ceil(share)).min(MOST_LOOKS);
         let mut least = None;
         let mut seen = 0;
-        for _ in 0..looks.min(self.header.fresh) {
-            let at = next_in_turn(&mut self.header.hand, self.header.fresh);
+        for at in next_part(&mut self.header.hand, self.header.fresh, looks).into_iter().flatten() {
             let slot = self.slots[at];
             if slot.id_length() == 0 || slot.source() != source {
                 continue;

@@ -72,13 +72,18 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]).for_each(fade);
     }
 
-    /// Calculates the worth of a row's places. Clients that keep no interval have no age at which they come, nor have all together, so
-    /// that what differs between neighbouring bins of theirs is mostly chance, and is smoothed.
+    /// Calculates the worth of a row's places.
     pub(super) fn calculate(&self, row: Row, pools: &Pools) {
         let hazards = self.hazards(row, pools);
         if matches!(row, Row::Alike) {
             self.waits.alike.expect(&hazards);
         }
+        self.set_worth(row, hazards);
+    }
+
+    /// Sets the worth of a row's places to what follows from its hazards. Clients that keep no interval have no age at which they come,
+    /// nor have all together, so that what differs between neighbouring bins of theirs is mostly chance, and is smoothed.
+    pub(super) fn set_worth(&self, row: Row, hazards: Hazards) {
         let mut worth = worth_of(row, hazards);
         if matches!(row, Row::Loose(_) | Row::Alike) {
             worth = smoothed(&smoothed(&worth));
@@ -92,12 +97,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     /// Returns the hazards of a row. Where it has few counts, other intervals of the same trust stand
     /// in for it.
     pub(super) fn hazards(&self, row: Row, pools: &Pools) -> Hazards {
-        let mut hazards = match row {
-            Row::Unknown => {
-                let counts = self.counts(row);
-                let hazards = counts.hazards(1.0, |bin| self.prior(row, bin));
-                counts.wary_of_a_flood(hazards, &self.still(row))
-            }
+        let hazards = match row {
+            Row::Unknown => return self.hazards_of_strangers(),
             Row::Alike => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
             Row::Kept(at) => {
                 let pool = &pools.kept[at / OCTAVES];
@@ -108,10 +109,14 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
                 self.counts(row).hazards(WEIGHT_OF_POOL, |bin| pool[bin])
             }
         };
-        // The last bin has no end.
-        hazards.pop();
-        hazards.push(0.0);
-        hazards
+        without_the_last(hazards)
+    }
+
+    /// Returns the hazards of clients of which no gap is known.
+    pub(super) fn hazards_of_strangers(&self) -> Hazards {
+        let counts = self.counts(Row::Unknown);
+        let hazards = counts.hazards(1.0, |bin| self.prior(Row::Unknown, bin));
+        without_the_last(counts.wary_of_a_flood(hazards, &self.still(Row::Unknown)))
     }
 
     /// Returns the hazards of all of these rows of each trust and rhythm together. Where there are none of a kind, its hazards are
@@ -169,6 +174,14 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             Row::Loose(_) => 0.05 * eighths,
         }
     }
+}
+
+/// Returns hazards with none in the last bin, which has no end.
+fn without_the_last(mut hazards: Hazards) -> Hazards {
+    if let Some(last) = hazards.last_mut() {
+        *last = 0.0;
+    }
+    hazards
 }
 
 /// The hazards of clients of a kind, whatever their interval.

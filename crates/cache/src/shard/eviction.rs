@@ -1,6 +1,7 @@
 //! Eviction: which session a shard gives up for a new one.
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use super::{Shard, add};
 use crate::candidates::{Candidates, LOOKS};
@@ -59,10 +60,8 @@ impl<R: Region> Shard<'_, R> {
     /// Chooses the session of a few whose client was seen longest ago: another few at each call, so that none that has just
     /// come goes soon.
     fn oldest_of_few(&mut self, now: u32) -> Option<u32> {
-        const FEW: u32 = 16;
         let mut oldest = None;
-        for _ in 0..FEW.min(self.header.fresh) {
-            let at = next_in_turn(&mut self.header.hand, self.header.fresh);
+        for at in next_part(&mut self.header.hand, self.header.fresh, LOOKS).into_iter().flatten() {
             let Slot { seen, .. } = self.slots[at];
             let age = now.abs_diff(seen);
             let is_older = oldest.is_none_or(|(_, most)| age > most);
@@ -96,7 +95,7 @@ impl<R: Region> Shard<'_, R> {
     }
 
     /// Returns the session whose place is worth least of the candidates, if it is worth less than the newcomer's. The search adds to
-    /// them the ends of a few lists and a few slots, in turns, whatever the number of either.
+    /// them the ends of a few lists and a few slots, others each time, whatever the number of either.
     fn worth_least(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
         if newcomer.is_never() {
             return None;
@@ -193,12 +192,7 @@ fn search<R: Region>(
         candidates.consider(last.slot, select_unpredictable(is_other, worth, u64::MAX));
         *turn = list as u32 + 1;
     }
-    let from = if *hand < *fresh { *hand } else { 0 };
-    let count = LOOKS.min(*fresh);
-    let until = from.saturating_add(count).min(*fresh);
-    let again = count - (until - from);
-    *hand = if again > 0 { again } else { until };
-    for range in [from..until, 0..again] {
+    for range in next_part(hand, *fresh, LOOKS) {
         for (at, slot) in range.clone().zip(slots.range(range)) {
             if slot.id_length() > 0 {
                 candidates
@@ -209,10 +203,50 @@ fn search<R: Region>(
     looks.end();
 }
 
-/// Returns the next slot of those that have been used, in turns.
+/// Returns the next slots to look at of those that have been used: so many, in two ranges, and in another place each time.
+///
+/// Slots are first used one after the other, so that neighbours are of one age, and the oldest sessions are in the first. If each look
+/// began where the last one ended, the first few would be of the oldest alone, and what is learned from them false. Steps of the golden
+/// ratio are everywhere from the start (Knuth, "The Art of Computer Programming", section 6.4).
 #[inline]
-pub(crate) fn next_in_turn(hand: &mut u32, fresh: u32) -> u32 {
-    let at = if *hand < fresh { *hand } else { 0 };
-    *hand = at + 1;
-    at
+pub(crate) fn next_part(hand: &mut u32, fresh: u32, count: u32) -> [Range<u32>; 2] {
+    /// 2³² / the golden ratio.
+    const STEP: u32 = 0x9e37_79b9;
+    *hand = hand.wrapping_add(STEP);
+    let from = ((u64::from(*hand) * u64::from(fresh)) >> 32) as u32;
+    let count = count.min(fresh);
+    let until = from.saturating_add(count).min(fresh);
+    [from..until, 0..count - (until - from)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(fresh: u32, searches: usize) -> impl Iterator<Item = u32> {
+        let mut hand = 0;
+        (0..searches).flat_map(move |_| next_part(&mut hand, fresh, LOOKS)).flatten()
+    }
+
+    #[test]
+    fn the_first_looks_are_everywhere() {
+        const FRESH: u32 = 4_096;
+        for searches in [8, 16, 50] {
+            let mut seen: Vec<u32> = parts(FRESH, searches).chain([0, FRESH]).collect();
+            seen.sort_unstable();
+            let widest = seen.windows(2).map(|two| two[1] - two[0]).max().unwrap_or_default();
+            assert!(widest <= 3 * FRESH / searches as u32, "{widest} after {searches}");
+        }
+    }
+
+    #[test]
+    fn each_slot_is_looked_at_before_long() {
+        for fresh in [1_u32, 2, 15, 16, 17, 100, 6_750, 204_800] {
+            let passes = 3 * fresh.div_ceil(LOOKS) as usize;
+            let seen: std::collections::HashSet<u32> = parts(fresh, passes).collect();
+            assert_eq!(seen.len(), fresh as usize);
+        }
+        assert_eq!(parts(0, 9).count(), 0);
+        assert_eq!(parts(7, 3).count(), 21, "no slot twice in one search");
+    }
 }

@@ -1,5 +1,5 @@
 //! The slots that sessions take. They matter to the engine's choice: when it looks for a place, a hand goes
-//! round the slots.
+//! round the slots, in steps of the golden ratio.
 
 /// Slots by number.
 #[derive(Debug, Default)]
@@ -8,7 +8,8 @@ pub(crate) struct Slots {
     free: Vec<usize>,
     /// Those from here on were never used.
     fresh: usize,
-    hand: usize,
+    /// In 2⁻³² of those ever used.
+    hand: u64,
 }
 
 impl Slots {
@@ -26,14 +27,13 @@ impl Slots {
         self.free.extend(slots);
     }
 
-    /// The next of those ever used, at most so many; of fewer, all. Each counts as looked at when it is taken.
+    /// Some of those ever used, one after the other, at most so many; of fewer, all. The first one is another each time.
     pub(crate) fn sweep(&mut self, most: usize) -> impl Iterator<Item = usize> {
-        let Self { fresh, hand, .. } = self;
-        (0..(*fresh).min(most)).map(|_| {
-            let at = *hand % *fresh;
-            // The hand rests behind the last one, which may not be the last for long.
-            *hand = at + 1;
-            at
-        })
+        const WHOLE: u64 = 1 << 32;
+        const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
+        self.hand = (self.hand + (WHOLE as f64 / GOLDEN_RATIO).floor() as u64) % WHOLE;
+        let fresh = self.fresh;
+        let first = (self.hand * fresh as u64 / WHOLE) as usize;
+        (first..first + fresh.min(most)).map(move |at| at % fresh)
     }
 }
