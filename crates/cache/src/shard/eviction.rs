@@ -14,7 +14,7 @@ use crate::region::Region;
 use crate::return_time::{ReturnTimes, Waits};
 use crate::session::Admission;
 use crate::settings::{Policy, Prediction};
-use crate::slots::{Slot, Slots};
+use crate::slots::{NONE, Slot, Slots};
 
 impl<R: Region> Shard<'_, R> {
     /// Evicts one session per missing slot.
@@ -186,6 +186,8 @@ fn search<R: Region>(
     let Header { occupied, candidates, turn, hand, fresh, .. } = header;
     for list in Turns::new(occupied, *turn).take(LISTS) {
         let [first, last] = order::ends_of(lists, slots, list);
+        // It is marked as one that is not empty.
+        slots.expect(first.slot != NONE);
         candidates.consider(first.slot, looks.worth(first.expected, now.abs_diff(first.from)));
         let worth = looks.worth(last.expected, now.abs_diff(last.from));
         let is_other = last.slot != first.slot;

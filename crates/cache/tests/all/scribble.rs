@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Line, Memory, NewSession, Policy};
 use rejoin_cache::{Prediction, SecretBytes, SessionId, Settings};
@@ -184,4 +184,46 @@ fn nothing_comes_of_it_where_is_learned() {
 #[test]
 fn nothing_comes_of_it_under_lru() {
     scribble(Policy::Lru, Prediction::Both);
+}
+
+/// Memory in which lists are marked as not empty that are.
+struct Marked {
+    lines: Vec<Line>,
+    /// Set if they are to be marked before the next use.
+    mark: Arc<AtomicBool>,
+}
+
+impl Memory for Marked {
+    fn lines(&mut self) -> &mut [Line] {
+        if self.mark.swap(false, Ordering::Relaxed) {
+            // The marks begin behind two words.
+            let words: &mut [u64] = bytemuck::cast_slice_mut(&mut self.lines[..2]);
+            words[3..5].fill(u64::MAX);
+        }
+        &mut self.lines
+    }
+}
+
+#[test]
+fn marks_of_empty_lists_keep_nobody_out() {
+    let settings = Settings { block_bytes: 64, ..Settings::new(Capacity::Sessions(200)) };
+    let mark = Arc::new(AtomicBool::new(false));
+    let region = |layout: &Layout| {
+        let lines = vec![Line::ZERO; layout.region_lines()];
+        Mutex::new(Marked { lines, mark: Arc::clone(&mark) })
+    };
+    let cache = Cache::on(&settings, [7; 16], 0, region).expect("settings make a cache");
+    let stored = |clients: std::ops::Range<u64>| {
+        let store = |client: &u64| {
+            let (now_ms, expires_ms) = (client * 1_000, 9_000_000);
+            let new = NewSession::new(id(*client), b"value", expires_ms, CONTEXTS[0]);
+            cache.insert(now_ms, &new).is_ok()
+        };
+        clients.filter(store).count()
+    };
+    assert_eq!(stored(0..200), 200);
+    mark.store(true, Ordering::Relaxed);
+    let after = stored(200..1_000);
+    assert_eq!(cache.emptied(), 1);
+    assert!(after > 600, "{after}");
 }
