@@ -1,10 +1,13 @@
 //! Carrying sessions from one cache to another that takes its place.
 
 use crate::cache::Cache;
+use crate::expectation::{Expectation, Trust};
 use crate::id::{ContextTag, SessionId};
+use crate::interval::TICK_MS;
 use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::session::{Kept, NewSession};
+use crate::settings::Prediction;
 use crate::shard::Shard;
 
 /// A copy of a session.
@@ -13,13 +16,15 @@ struct Copied {
     context: ContextTag,
     value: SecretBytes,
     kept: Kept,
+    /// The interval that the application gave.
+    hint_ms: Option<u64>,
 }
 
 impl<R: Region> Cache<R> {
     /// Stores copies of another cache's sessions here, until it has them all or `goes_on` returns false, and returns
     /// their number. Those that find no room are chosen as always: by when their clients are expected back. A lock of
     /// the other cache is held for a few hundred sessions at a time. Both caches must have the same clock, and sessions
-    /// must mean the same in both.
+    /// must mean the same in both. Their sources are not known in this cache: see [`Cache::source`].
     pub fn carry<O: Region>(
         &self,
         now_ms: u64,
@@ -43,12 +48,13 @@ impl<R: Region> Cache<R> {
 
 impl Copied {
     fn as_new(&self) -> NewSession<'_> {
-        let Self { id, context, value, kept } = self;
+        let Self { id, context, value, kept, hint_ms } = self;
         let Kept { expires_ms, history, seen_ms, returns_ms } = *kept;
         NewSession {
             history,
             sibling: returns_ms.is_none(),
             seen_ms: Some(seen_ms),
+            hint_ms: *hint_ms,
             ..NewSession::new(*id, value, expires_ms, *context)
         }
     }
@@ -68,9 +74,21 @@ impl<R: Region> Shard<'_, R> {
                 context: ContextTag(of.context),
                 value,
                 kept: self.kept(slot),
+                hint_ms: self.hint_ms(of.expected()),
             })
         };
         (from < used).then(|| (from..used.min(from + slots)).filter_map(copy).collect())
+    }
+
+    /// Returns the interval of a client if it is the application's.
+    fn hint_ms(&self, expected: Expectation) -> Option<u64> {
+        let is_hinted = match self.layout.prediction {
+            Prediction::Hint => true,
+            Prediction::Both => expected.trust() >= Trust::Claimed,
+            Prediction::Learned => false,
+        };
+        let is_hinted = is_hinted && !expected.is_never();
+        is_hinted.then(|| u64::from(expected.interval_ticks()) * TICK_MS)
     }
 }
 
@@ -122,6 +140,29 @@ mod tests {
             (kept(&old).expires_ms, kept(&old).seen_ms),
             (kept(&new).expires_ms, kept(&new).seen_ms)
         );
+    }
+
+    #[test]
+    fn what_the_application_said_goes_along() {
+        let returns_ms = |cache: &Cache| {
+            let mut value = SecretBytes::default();
+            [1, 2]
+                .map(|number| cache.look(3_000, &id(number), ContextTag(0), &mut value)?.returns_ms)
+        };
+        for prediction in [Prediction::Hint, Prediction::Both] {
+            let settings = Settings { prediction, ..Settings::new(Capacity::Sessions(9)) };
+            let [old, new] =
+                [1, 2].map(|key| Cache::new(&settings, [key; 16], 1_000).expect("settings"));
+            for (number, hint_ms) in [(1, 15_000), (2, 3_600_000)] {
+                let session = NewSession::new(id(number), b"value", 9_000_000, ContextTag(0));
+                let session = NewSession { hint_ms: Some(hint_ms), ..session };
+                assert!(old.insert(2_000, &session).is_ok());
+            }
+            assert_eq!(new.carry(3_000, &old, || true), 2);
+            let before = returns_ms(&old);
+            assert!(before[0] < before[1], "{before:?}");
+            assert_eq!(returns_ms(&new), before, "{prediction:?}");
+        }
     }
 
     #[test]
