@@ -105,6 +105,7 @@ pub struct Kept {
     pub history: History,
     /// The time its client was last seen.
     pub seen_ms: u64,
-    /// The time its client is expected; `None` if it is not expected back.
+    /// The time its client is expected; `None` if it is not expected back. A client of which nothing is known is expected as
+    /// [`Settings::prior_ms`](crate::Settings) says; under the policy `lru` every client is when it was last seen.
     pub returns_ms: Option<u64>,
 }

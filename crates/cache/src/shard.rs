@@ -185,7 +185,14 @@ impl<'r, R: Region> Shard<'r, R> {
     /// Returns the data stored with a session's value.
     pub(crate) fn kept(&self, slot: u32) -> Kept {
         let slot = self.slots[slot];
-        let (Slot { seen, history, expiry_s, .. }, expected) = (slot, slot.expected());
+        let Slot { seen, history, expiry_s, .. } = slot;
+        let expected = match (self.layout.policy, slot.expected()) {
+            // A stranger has no interval yet. Whoever asks when it returns is told that of any client.
+            (Policy::Predictive, stranger) if stranger.is_unknown() => {
+                Expectation::new(Trust::Loose, self.layout.prior)
+            }
+            (_, expected) => expected,
+        };
         let Header { epoch_ms, born_ms, .. } = *self.header;
         let at_ms = |tick: u32| epoch_ms.saturating_add(u64::from(tick) * TICK_MS);
         let returns = (!expected.is_never()).then(|| order::returns(seen, expected));
