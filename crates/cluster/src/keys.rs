@@ -176,7 +176,7 @@ impl ClusterKeys {
                         rejoin_tickets::Error::RingFull { most: Self::MOST_KEYS_BY_HAND }.into()
                     );
                 }
-                let id = rotate(&mut ring, now_s)?;
+                let id = ring.rotate(now_s, &mut *fresh()?)?;
                 if self.replace(link, ring, Change::AddKey(&token)).await? {
                     return Ok(id);
                 }
@@ -323,7 +323,7 @@ impl ClusterKeys {
         let last = self.ring().cloned().or_else(|| self.last.clone().map(|(_, ring)| ring));
         let mut ring = last.unwrap_or_else(|| KeyRing::new(schedule));
         if ring.due(now_s) {
-            rotate(&mut ring, now_s)?;
+            ring.rotate_due(now_s, &mut *fresh()?)?;
         }
         self.replace(link, ring, Change::AddKey(token)).await.map(|_| ())
     }
@@ -410,10 +410,10 @@ impl ClusterKeys {
     }
 }
 
-fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
+fn fresh() -> Result<Zeroizing<[u8; SECRET_BYTES]>, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
-    Ok(ring.rotate(now_s, &mut fresh)?)
+    Ok(fresh)
 }
 
 impl std::fmt::Debug for ClusterKeys {

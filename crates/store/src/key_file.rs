@@ -44,18 +44,20 @@ impl KeyFile {
         KeyRing::from_page(&page).map(Some).map_err(bad)
     }
 
-    /// Writes the page that `page` returns, unless the file has it already, and again until the page stays the same.
+    /// Writes the page that `copy_page` copies, unless the file has it already, and again until the page stays the same.
     /// If several processes write at the same time, the last to read the page also writes last.
     pub(crate) fn write(
         &self,
-        page: impl Fn() -> Result<Zeroizing<Page>, Error>,
+        copy_page: impl Fn(&mut Page) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let folder = self.folder()?;
         let folder = folder.ok_or_else(|| self.refused("find the folder of", Errno::NOENT))?;
-        let mut newest = page()?;
+        let [mut newest, mut written] = [(); 2].map(|()| Zeroizing::new([0; PAGE_BYTES]));
+        copy_page(&mut newest)?;
         for _ in 0..Self::MOST_WRITES {
             self.write_page(&folder, &newest)?;
-            let written = std::mem::replace(&mut newest, page()?);
+            written.copy_from_slice(&*newest);
+            copy_page(&mut newest)?;
             if *newest == *written {
                 break;
             }
@@ -138,8 +140,11 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a new folder");
         let (file, asked) = (KeyFile::new(&folder.join("keys")), Cell::new(0));
-        let page = || Ok(Zeroizing::new([asked.replace(asked.get() + 1).min(last); PAGE_BYTES]));
-        file.write(page).expect("written");
+        let copy_page = |page: &mut Page| {
+            page.fill(asked.replace(asked.get() + 1).min(last));
+            Ok(())
+        };
+        file.write(copy_page).expect("written");
         let found = std::fs::read_dir(&folder).expect("there").count();
         assert_eq!(found, 1, "something is left beside it");
         let inside = file.folder().and_then(|there| file.page(&there.expect("a folder")));

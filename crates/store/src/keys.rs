@@ -19,10 +19,19 @@ use crate::{Error, Store};
 pub struct SharedKeys {
     store: Arc<Store>,
     file: Option<KeyFile>,
-    /// The mark of the page that was reported last.
-    told: Mutex<[u8; MARK_BYTES]>,
+    told: Mutex<Told>,
     complain: fn(&Error),
     has_complained: AtomicBool,
+    /// True once the cache was removed under this process. Then the file is that of others.
+    is_removed: AtomicBool,
+}
+
+/// What is known of the ring that was reported last.
+#[derive(Default)]
+struct Told {
+    /// The mark of its page.
+    mark: [u8; MARK_BYTES],
+    schedule: Schedule,
 }
 
 /// The bytes at the end of a page that differ if the ring does: its checksum.
@@ -47,43 +56,63 @@ impl SharedKeys {
         }
         let file = file.map(KeyFile::new);
         let kept = file.as_ref().map_or(Ok(None), KeyFile::read)?;
-        store.change_ring(|ring| {
-            if let Some(kept) = kept.filter(|_| ring.list(now_s).next().is_none()) {
+        let schedule = store.change_ring(|ring| {
+            if let Some(kept) = kept.filter(|_| is_empty(ring, now_s)) {
                 *ring = kept;
             }
             schedule.into_iter().for_each(|schedule| ring.reschedule(schedule));
-            rotate_if_due(ring, now_s)
+            rotate_if_due(ring, now_s).map(|()| *ring.schedule())
         })??;
-        let keys = Self::following(store, file, complain);
+        let mut keys = Self::following(store, file, complain);
+        keys.told = Mutex::new(Told { schedule, ..Told::default() });
         keys.keep();
         Ok(keys)
     }
 
     fn following(store: Arc<Store>, file: Option<KeyFile>, complain: fn(&Error)) -> Self {
-        let (told, has_complained) = (Mutex::default(), AtomicBool::new(false));
-        Self { store, file, told, complain, has_complained }
+        let [has_complained, is_removed] = [(); 2].map(|()| AtomicBool::new(false));
+        let told = Mutex::default();
+        Self { store, file, told, complain, has_complained, is_removed }
     }
 
     fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
         // Another thread is here, or one was when the process forked.
         let Ok(mut told) = self.told.try_lock() else { return Ok(None) };
-        let page = self.store.page()?;
+        let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
+        self.store.copy_page(&mut page)?;
         let ring = KeyRing::from_page(&page).ok();
         // A cluster's ring is changed by its agent alone.
         let is_agents = self.store.mailbox().is_some();
         let is_due = !is_agents && ring.as_ref().is_none_or(|ring| ring.due(now_s));
         if !is_due {
-            let is_new = mark(&page) != &*told;
-            *told = *mark(&page);
+            let is_new = *mark(&page) != told.mark;
+            told.mark = *mark(&page);
+            ring.iter().for_each(|ring| told.schedule = *ring.schedule());
             return Ok(ring.filter(|_| is_new));
         }
+        // A process was killed while it wrote the page, or the cache was removed, which leaves zeros.
+        let is_lost = ring.is_none();
+        if page.iter().all(|byte| *byte == 0) {
+            self.is_removed.store(true, Ordering::Relaxed);
+        }
+        let kept = if is_lost { self.kept() } else { None };
         // Another process may have rotated it by now. A later change is seen next time.
-        let rotated = |ring: &mut KeyRing| rotate_if_due(ring, now_s).map(|()| ring.clone());
+        let rotated = |ring: &mut KeyRing| {
+            if is_lost && is_empty(ring, now_s) {
+                *ring = kept.unwrap_or_else(|| KeyRing::new(told.schedule));
+                ring.reschedule(told.schedule);
+            }
+            rotate_if_due(ring, now_s).map(|()| ring.clone())
+        };
         let ring = self.store.change_ring(rotated)??;
-        let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
         ring.to_page(&mut page);
-        *told = *mark(&page);
+        *told = Told { mark: *mark(&page), schedule: *ring.schedule() };
         Ok(Some(ring))
+    }
+
+    /// Returns the ring in the file, if it can be read.
+    fn kept(&self) -> Option<KeyRing> {
+        self.file.as_ref()?.read().ok().flatten()
     }
 }
 
@@ -93,15 +122,16 @@ impl KeySource for SharedKeys {
         self.newer_ring(now_s).ok().flatten()
     }
 
-    /// Writes the ring to the file, if there is one. Reports a failure once, until a later write succeeds.
+    /// Writes the ring to the file, if there is one and the cache was not removed. Reports a failure once, until a later write succeeds.
     ///
     /// The thread that saw the change waits for the disk here, once for each key, when all other threads have the
     /// ring. No other thread can write the file: servers start none of ours, and none would survive a fork. Nor can
     /// another process: only a cluster has an agent. And without `fsync` a power failure could leave an empty file,
     /// which the next start refuses. A slow disk loses no ticket: a key is made the schedule's lead before its turn.
     fn keep(&self) {
-        let Some(file) = &self.file else { return };
-        match file.write(|| self.store.page()) {
+        let is_removed = self.is_removed.load(Ordering::Relaxed);
+        let Some(file) = self.file.as_ref().filter(|_| !is_removed) else { return };
+        match file.write(|page| self.store.copy_page(page)) {
             Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
             Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
             Err(error) => (self.complain)(&error),
@@ -125,7 +155,9 @@ impl Store {
     /// # Errors
     /// [`Error::KeysLocked`].
     pub fn ring(&self) -> Result<Option<KeyRing>, Error> {
-        self.page().map(|page| KeyRing::from_page(&page).ok())
+        let mut page = Zeroizing::new([0; Self::PAGE_BYTES]);
+        self.copy_page(&mut page)?;
+        Ok(KeyRing::from_page(&page).ok())
     }
 
     /// The most keys in a ring after [`Self::rotate_keys`]: one place is left to the schedule.
@@ -201,22 +233,37 @@ impl Store {
         changed.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
 
-    fn page(&self) -> Result<Zeroizing<Page>, Error> {
-        let copied = self.with_page(|page, _| Zeroizing::new(*page));
+    /// Copies the page to the caller's, which is the only copy: one that is returned would stay behind on the stack.
+    fn copy_page(&self, to: &mut Page) -> Result<(), Error> {
+        let copied = self.with_page(|page, _| to.copy_from_slice(page));
         copied.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
+}
+
+/// Returns true if a ring has no key.
+fn is_empty(ring: &KeyRing, now_s: u64) -> bool {
+    ring.list(now_s).next().is_none()
 }
 
 fn mark(page: &Page) -> &[u8; MARK_BYTES] {
     page.last_chunk().expect("a page is longer")
 }
 
+/// Makes the key that is due, if one is.
 pub(crate) fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
-    if ring.due(now_s) { rotate(ring, now_s).map(|_| ()) } else { Ok(()) }
+    if ring.due(now_s) {
+        ring.rotate_due(now_s, &mut *fresh()?)?;
+    }
+    Ok(())
 }
 
+/// Makes a key before one is due.
 pub(crate) fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
+    Ok(ring.rotate(now_s, &mut *fresh()?)?)
+}
+
+fn fresh() -> Result<Zeroizing<[u8; SECRET_BYTES]>, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
-    Ok(ring.rotate(now_s, &mut fresh)?)
+    Ok(fresh)
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
 use rustix::io::Errno;
-use zeroize::Zeroizing;
 
 use crate::key_file::KeyFile;
 use crate::keys::{rotate, rotate_if_due};
@@ -73,10 +72,9 @@ impl RingFile {
         let mut ring = self.file.read()?.unwrap_or_else(default);
         self.schedule.into_iter().for_each(|schedule| ring.reschedule(schedule));
         let result = change(&mut ring)?;
-        self.file.write(|| {
-            let mut page = Zeroizing::new([0; rejoin_tickets::PAGE_BYTES]);
-            ring.to_page(&mut page);
-            Ok(page)
+        self.file.write(|page| {
+            ring.to_page(page);
+            Ok(())
         })?;
         Ok(result)
     }

@@ -88,6 +88,26 @@ impl KeyRing {
         Ok(id)
     }
 
+    /// Adds the key that is [due](Self::due), as [`Self::rotate`] does. A ring can be full after its schedule was changed, or after
+    /// keys were made by hand. Then the oldest key is wiped, although some of its tickets have not expired: these cost full
+    /// handshakes, and a key that encrypted on would protect all tickets for too long.
+    ///
+    /// # Errors
+    /// Those of [`Self::rotate`]; [`Error::RingFull`] only if no key has had its turn.
+    pub fn rotate_due(
+        &mut self,
+        now_s: u64,
+        fresh: &mut [u8; SECRET_BYTES],
+    ) -> Result<KeyId, Error> {
+        self.correct_far_ahead(now_s);
+        self.remove_expired(now_s);
+        let is_full = self.timeline.keys.len() == Self::MOST_KEYS;
+        if is_full && self.timeline.state(0, now_s) == KeyState::Opening {
+            self.timeline.keys.remove(0);
+        }
+        self.rotate(now_s, fresh)
+    }
+
     /// Wipes a key that is not trusted any more, which then neither seals nor opens. In its turn the key before it
     /// is used again. Returns true if the key was there.
     pub fn retire(&mut self, id: &KeyId) -> bool {

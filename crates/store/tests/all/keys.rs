@@ -99,8 +99,40 @@ fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
         store(folder.path()).rotate_keys(NOW_S).expect("another key");
         let before = ids(&newer(&keys, NOW_S).expect("two keys"));
         assert!(Store::remove(folder.path(), &name()).expect("removed"));
+        // The server that still runs finds no ring any more.
+        let found = ids(&newer(&keys, NOW_S + 1).expect("a ring"));
+        assert_eq!(found == before, with_file);
         follow(folder.path(), path).expect("keys");
         assert_eq!(ids_in(folder.path()) == before, with_file);
+    }
+}
+
+#[test]
+fn the_schedule_outlives_the_page() {
+    let folder = crate::folder();
+    let schedule = Schedule::new(2 * HOUR_S, HOUR_S, 60).expect("a schedule");
+    let keys = SharedKeys::open(store(folder.path()), Some(schedule), None, NOW_S, |_| {});
+    let keys = keys.expect("keys");
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    assert_eq!(*newer(&keys, NOW_S + 1).expect("another ring").schedule(), schedule);
+}
+
+/// More keys than a ring holds are alive after the lifetime of tickets became longer.
+#[test]
+fn a_full_ring_stops_no_server() {
+    let folder = crate::folder();
+    let open = |rotate_every_s, ticket_lifetime_s, now_s| {
+        let schedule = Schedule::new(rotate_every_s, ticket_lifetime_s, 60).expect("a schedule");
+        SharedKeys::open(store(folder.path()), Some(schedule), None, now_s, |_| {}).expect("keys")
+    };
+    for hour in 0..40 {
+        open(HOUR_S, 13 * HOUR_S, NOW_S + hour * HOUR_S);
+    }
+    for hour in 40..400 {
+        let now_s = NOW_S + hour * HOUR_S;
+        open(13 * HOUR_S, 7 * 24 * HOUR_S, now_s);
+        let ring = store(folder.path()).ring().expect("not busy").expect("a ring");
+        assert!(!ring.due(now_s), "{hour}: {} keys", ring.list(now_s).count());
     }
 }
 

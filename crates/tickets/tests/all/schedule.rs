@@ -189,6 +189,33 @@ fn a_retired_key_neither_seals_nor_opens() {
     assert_eq!(states(&ring, now_s), [KeyState::Encrypting]);
 }
 
+/// A longer lifetime keeps keys of shorter turns for longer: more than a ring holds.
+#[test]
+fn a_full_ring_still_turns() {
+    let often = Schedule::new(HOUR_S, 13 * HOUR_S, 60).expect("a schedule");
+    let seldom = Schedule::new(13 * HOUR_S, 7 * 24 * HOUR_S, 60).expect("a schedule");
+    let mut ring = KeyRing::new(often);
+    let mut key = 0;
+    let mut turn = |ring: &mut KeyRing, now_s: u64| {
+        if ring.due(now_s) {
+            key += 1;
+            ring.rotate_due(now_s, &mut [key; 32]).expect("a key");
+        }
+        let newest = ring.list(now_s).filter(|key| key.state == KeyState::Encrypting).last();
+        now_s - newest.expect("one encrypts").encrypts_from_s
+    };
+    for minute in 0..40 * 60 {
+        assert!(turn(&mut ring, START_S + minute * 60) <= HOUR_S);
+    }
+    ring.reschedule(seldom);
+    let mut most = 0;
+    for minute in 40 * 60..14 * 24 * 60 {
+        assert!(turn(&mut ring, START_S + minute * 60) <= 13 * HOUR_S);
+        most = ring.list(START_S + minute * 60).count().max(most);
+    }
+    assert_eq!(most, KeyRing::MOST_KEYS, "it was full");
+}
+
 #[test]
 fn rotations_by_hand_are_bounded() {
     let mut ring = KeyRing::new(Schedule::default());
