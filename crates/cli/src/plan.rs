@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use rejoin_logs::Counters;
 use rejoin_report::distinct;
-use rejoin_sim::sizing::{FIFO, Sizing, Stage, Survey};
-use rejoin_sim::{Plan, Simulation, Subject};
+use rejoin_sim::sizing::{FIFO, Lifetime, Sizing, Stage, Survey};
+use rejoin_sim::{Plan, Progress, Simulation, Subject};
 
 use crate::access_log::Logs;
 #[cfg(feature = "lab")]
@@ -30,7 +30,7 @@ use crate::arrivals::{Arrivals, Input};
 use crate::beside::{Beside, resolved};
 use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
-use crate::units::{bytes_in, seconds_in};
+use crate::units::{bytes_in, seconds_in, time};
 use advice::Wish;
 use answer::Answer;
 use costs::Costs;
@@ -79,8 +79,7 @@ pub(crate) struct Arguments {
     /// The size of a session in Rejoin's cache
     #[arg(long, value_name = "SIZE", default_value_t = answer::SESSION_BYTES, value_parser = bytes_in(8..=65_528))]
     session_bytes: u32,
-    /// The lifetime of sessions, 7 days at most, for the configurations [default: found from the
-    /// arrivals]
+    /// The lifetime of sessions, 7 days at most [default: found from the arrivals]
     #[arg(long, value_name = "TIME", alias = "lifetime-s", value_parser = seconds_in(1..=604_800))]
     lifetime: Option<u32>,
     /// Print one JSON object with everything
@@ -110,10 +109,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let costs = Costs::of(arguments, plan.server.tls)?;
     let bar = watch.bar("looking at the arrivals    ");
     let mut simulation = simulation(arguments, &plan, &arrivals);
-    let surveyed = Survey::of(&simulation, arrivals.source(), progress);
-    let surveyed = surveyed.map_err(|error| arrivals.failed(error))?;
-    let survey = surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))?;
-    check(&survey, &arrivals)?;
+    let survey = survey(&mut simulation, &arrivals, progress)?;
+    check(arguments, &survey, &arrivals)?;
     simulation.policies = policies(arguments, &survey);
     let wish = wish(arguments);
     let target_percent = wish.target();
@@ -188,15 +185,42 @@ fn simulation(arguments: &Arguments, plan: &Plan, arrivals: &Arrivals<'_>) -> Si
     let mut simulation = arguments.input.simulation(plan, arrivals);
     // The rates of single groups are not needed.
     simulation.groups = Vec::new();
+    simulation.server.lifetime_s = arguments.lifetime;
     simulation
 }
 
+/// Surveys the arrivals. Unless a lifetime is given, the servers get the one that is found first.
+fn survey(
+    simulation: &mut Simulation,
+    arrivals: &Arrivals<'_>,
+    progress: &Progress,
+) -> anyhow::Result<Survey> {
+    let of = |simulation: &Simulation| {
+        let surveyed = Survey::of(simulation, arrivals.source(), progress);
+        let surveyed = surveyed.map_err(|error| arrivals.failed(error))?;
+        surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))
+    };
+    let found = of(simulation)?;
+    if simulation.server.lifetime_s.is_some() {
+        return Ok(found);
+    }
+    simulation.server.lifetime_s = Some(found.lifetime.seconds);
+    of(simulation)
+}
+
 /// Checks that the arrivals leave something to resume.
-fn check(survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
+fn check(arguments: &Arguments, survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
     if survey.requests == 0.0 {
         return Err(arrivals.none_counted());
     }
     let name = &arrivals.name;
+    let Lifetime { seconds, lost_percent, .. } = survey.lifetime;
+    anyhow::ensure!(
+        survey.returning_percent() > 0.0 || lost_percent == 0.0,
+        "{name}: every client that comes back finds its session older than {}, so nothing resumes at any size; {}",
+        time(seconds.into()),
+        answer::for_longer(&survey.lifetime, arguments.lifetime.is_some())
+    );
     anyhow::ensure!(
         survey.returning_percent() > 0.0,
         "{name}: no client comes back with a session: there is nothing to resume"

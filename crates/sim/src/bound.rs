@@ -37,6 +37,7 @@ pub(crate) struct Bound {
     places: Places,
     sessions: u64,
     sessions_kept: bool,
+    lifetime_ms: Option<u64>,
     clients: Vec<Client>,
     classes: Classes,
     began_ms: Option<u64>,
@@ -113,6 +114,7 @@ impl Bound {
             places,
             sessions: u64::from(capacity.get()) * u64::from(server.servers.max(1)),
             sessions_kept: server.sessions_kept,
+            lifetime_ms: server.lifetime_ms(),
             clients: Vec::new(),
             classes: BTreeMap::new(),
             began_ms: None,
@@ -126,7 +128,9 @@ impl Bound {
         let before = self.clients.get(request.client as usize).copied();
         let gap_ms = before.map(|before| request.now_ms - before.seen_ms);
         if let (Some(Client { class, seen_ms, .. }), Some(age_ms)) = (before, gap_ms) {
-            let has_session = self.sessions_kept || !request.first_of_run;
+            // A session that a visit does not renew is older, so that this is a bound for it, too.
+            let expired = self.lifetime_ms.is_some_and(|lifetime_ms| age_ms >= lifetime_ms);
+            let has_session = !expired && (self.sessions_kept || !request.first_of_run);
             let back = has_session.then_some(request.kind);
             self.classes.entry(class).or_default().push(Wait { begun_ms: seen_ms, age_ms, back });
         }

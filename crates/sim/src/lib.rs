@@ -36,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod births;
 mod bound;
 mod clients;
 mod error;

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use crate::births::Births;
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::request::Request;
 use crate::server::{KeyedBy, Server, Tls};
-use crate::store::{Shipped, Store, Yardstick};
+use crate::store::{Offered, Shipped, Store, Yardstick};
 use crate::subject::Subject;
 use crate::tally::Tally;
 
@@ -78,8 +79,9 @@ fn assemble<S: Store + 'static>(
     let tls = if subject.needs_future() { Tls::V1_2 } else { server.tls };
     let by_client = server.keyed_by == KeyedBy::Client || subject.needs_future();
     let by_client = by_client && Server { tls, ..server.clone() }.can_key_by_client();
+    let births = Births::new(server);
     match stores.pop() {
-        Some(store) if by_client => Box::new(ByClient { store, hits }),
+        Some(store) if by_client => Box::new(ByClient { store, births, hits }),
         store => {
             stores.extend(store);
             let (full, resumed) = match tls {
@@ -88,7 +90,8 @@ fn assemble<S: Store + 'static>(
             };
             let (full, resumed) = (u32::from(full), u32::from(resumed));
             let sessions_kept = server.sessions_kept;
-            Box::new(BySession { stores, held: Vec::new(), full, resumed, sessions_kept, hits })
+            let held = Vec::new();
+            Box::new(BySession { stores, held, births, full, resumed, sessions_kept, hits })
         }
     }
 }
@@ -96,6 +99,7 @@ fn assemble<S: Store + 'static>(
 /// A player in which every client always has the same key.
 struct ByClient<S> {
     store: S,
+    births: Births,
     hits: Tally,
 }
 
@@ -103,7 +107,9 @@ impl<S: Store> Player for ByClient<S> {
     fn play(&mut self, chunk: &Chunk<'_>) {
         for (request, next) in chunk.iter() {
             let key = u64::from(request.client);
-            let hit = self.store.resume(request, next, Some(key));
+            let expired = self.births.is_expired(request.client, request.now_ms);
+            let hit = self.store.resume(request, next, Some(Offered { key, expired }));
+            self.births.record(request.client, request.now_ms, hit);
             if hit {
                 self.store.renew(request);
             } else {
@@ -123,6 +129,7 @@ struct BySession<S> {
     stores: Vec<S>,
     /// The number of sessions that each client was given; it holds the last.
     held: Vec<u32>,
+    births: Births,
     /// The number of sessions that a full handshake makes.
     full: u32,
     /// The number of sessions that a resumption makes.
@@ -142,7 +149,10 @@ impl<S: Store> Player for BySession<S> {
             let session = |number: u32| u64::from(request.client) << 32 | u64::from(number);
             let store = &mut self.stores[usize::from(request.server)];
             let offers = *held > 0 && (self.sessions_kept || !request.first_of_run);
-            let hit = store.resume(request, next, offers.then(|| session(*held)));
+            let expired = self.births.is_expired(request.client, request.now_ms);
+            let offered = offers.then(|| Offered { key: session(*held), expired });
+            let hit = store.resume(request, next, offered);
+            self.births.record(request.client, request.now_ms, hit);
             let issued = if hit { self.resumed } else { self.full };
             if issued > 0 {
                 let first = *held + 1;

@@ -19,6 +19,9 @@ pub struct Server {
     pub fairness: Option<SourceShares>,
     /// True if a device still has its session when it begins another run.
     pub sessions_kept: bool,
+    /// The lifetime of sessions, in seconds; `None` if they live for ever. It starts at the handshake that made the
+    /// session.
+    pub lifetime_s: Option<u32>,
     /// The key by which sessions are looked up.
     pub keyed_by: KeyedBy,
     /// The number of servers, each with a cache of its own of the simulated capacity.
@@ -37,6 +40,7 @@ impl Default for Server {
             history_carried: false,
             fairness: None,
             sessions_kept: true,
+            lifetime_s: None,
             keyed_by: KeyedBy::Client,
             servers: 1,
             balancer: Balancer::Random,
@@ -49,6 +53,10 @@ impl Server {
     /// server, and if clients lose none.
     pub fn can_key_by_client(&self) -> bool {
         self.tls == Tls::V1_2 && self.servers == 1 && self.sessions_kept
+    }
+
+    pub(crate) fn lifetime_ms(&self) -> Option<u64> {
+        self.lifetime_s.map(|seconds| u64::from(seconds) * 1_000)
     }
 }
 

@@ -18,14 +18,22 @@ use crate::subject::Subject;
 /// A server's use of sessions during one connection: [`Self::resume`], and then [`Self::renew`] or
 /// [`Self::issue`]. `next` is the position of the next request for the session.
 pub(crate) trait Store: Send {
-    /// Looks up the session that a connecting client offers, if any. Returns true if it was found.
-    fn resume(&mut self, request: &Request, next: u64, offered: Option<u64>) -> bool;
+    /// Looks up the session that a connecting client offers, if any. Returns true if it was found, and has not expired.
+    fn resume(&mut self, request: &Request, next: u64, offered: Option<Offered>) -> bool;
 
     /// Keeps the resumed session as it is.
     fn renew(&mut self, request: &Request);
 
     /// Stores the sessions that the handshake made, the newest last.
     fn issue(&mut self, request: &Request, next: u64, sessions: RangeInclusive<u64>);
+}
+
+/// A session that a client offers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offered {
+    pub(crate) key: u64,
+    /// True if it has expired. The shipped cache finds that out by itself.
+    pub(crate) expired: bool,
 }
 
 /// The cache that Rejoin ships.
@@ -37,6 +45,7 @@ pub(crate) struct Shipped {
     value: SecretBytes,
     hints: bool,
     used_once: bool,
+    lifetime_ms: Option<u64>,
     /// The histories that clients carry, by client, each with the time when it was written; `None` if
     /// they carry none.
     carried: Option<Vec<Option<(History, u64)>>>,
@@ -81,6 +90,7 @@ impl Shipped {
             value: SecretBytes::default(),
             hints: !matches!(subject, Subject::Learned | Subject::Lru),
             used_once: used_once(server),
+            lifetime_ms: server.lifetime_ms(),
             carried: server.history_carried.then(Vec::new),
         })
     }
@@ -111,14 +121,15 @@ impl Shipped {
 
 impl Store for Shipped {
     #[inline]
-    fn resume(&mut self, request: &Request, _: u64, offered: Option<u64>) -> bool {
+    fn resume(&mut self, request: &Request, _: u64, offered: Option<Offered>) -> bool {
         self.visit = Visit::default();
         let Self { cache, visit, value, used_once, .. } = self;
         if cache.fairness().is_some() {
             visit.comes_from(cache.source(&request.source.to_le_bytes()));
         }
         let (now_ms, context) = (request.now_ms, ContextTag(0));
-        let found = offered.map(id).is_some_and(|id| match used_once {
+        let offered = offered.map(|Offered { key, .. }| id(key));
+        let found = offered.is_some_and(|id| match used_once {
             true => visit.take(cache, now_ms, &id, context, value),
             false => visit.look_up(cache, now_ms, &id, context, value),
         });
@@ -140,9 +151,10 @@ impl Store for Shipped {
     fn issue(&mut self, request: &Request, _: u64, sessions: RangeInclusive<u64>) {
         self.give(request);
         let hint_ms = self.hint_ms(request);
+        let expires_ms = self.lifetime_ms.map_or(u64::MAX, |ms| request.now_ms + ms);
         let mut count = 0;
         for (issued, session) in self.issued.iter_mut().zip(sessions) {
-            issued.id = id(session);
+            (issued.id, issued.expires_ms) = (id(session), expires_ms);
             count += 1;
         }
         let issued = &self.issued[..count];
@@ -154,7 +166,7 @@ fn id(session: u64) -> SessionId {
     SessionId::new(&session.to_le_bytes()).expect("eight bytes")
 }
 
-/// Makes a session without a value, which no policy reads. It outlives every simulation.
+/// Makes a session without a value, which no policy reads.
 fn session() -> Issued {
     let value = SecretBytes::default();
     Issued { id: id(0), value, expires_ms: u64::MAX, context: ContextTag(0) }
@@ -176,9 +188,13 @@ impl Yardstick {
 
 impl Store for Yardstick {
     #[inline]
-    fn resume(&mut self, request: &Request, next: u64, offered: Option<u64>) -> bool {
+    fn resume(&mut self, request: &Request, next: u64, offered: Option<Offered>) -> bool {
         let Self { policy, used_once } = self;
-        offered.is_some_and(|key| {
+        offered.is_some_and(|Offered { key, expired }| {
+            if expired {
+                policy.remove(key);
+                return false;
+            }
             policy.access(&access(request, next, key)) && (!*used_once || policy.remove(key))
         })
     }

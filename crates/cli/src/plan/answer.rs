@@ -52,7 +52,8 @@ pub(super) struct Answer<'a> {
     pub(super) needs: &'a [Need],
     pub(super) recommendation: Option<Recommendation>,
     pub(super) line: String,
-    /// The percentage of returning devices that stateless tickets resume.
+    /// The percentage of returning devices that stateless tickets resume: all that come back before their session's lifetime
+    /// ends. Servers that share the keys of tickets resume each other's.
     pub(super) tickets_percent: f64,
     /// FIFO in other caches that have as many bytes as the recommended one.
     pub(super) same_bytes: &'a [SameBytes],
@@ -60,7 +61,7 @@ pub(super) struct Answer<'a> {
     pub(super) unseen: Option<&'a Unseen>,
     /// The reasons to doubt the answer.
     pub(super) warnings: Vec<String>,
-    pub(super) lifetime: Option<Lifetime>,
+    pub(super) lifetime: Lifetime,
     pub(super) lifetime_s: u32,
     pub(super) lifetime_source: String,
     pub(super) configuration: Option<Configuration>,
@@ -128,25 +129,13 @@ impl<'a> Answer<'a> {
         let rows = findings.cells.iter().map(|cell| row(finder, survey, cell));
         let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
         let recommendation = recommend(finder, findings, &rows)?;
-        let lifetime = arguments.lifetime.is_none().then_some(survey.lifetime);
-        let lifetime_s = arguments.lifetime.unwrap_or(survey.lifetime.seconds);
-        let configuration = recommendation.as_ref().map(|best| {
-            let fifo = best.fifo_sessions.unwrap_or(best.sessions);
-            let mut cells = rows.iter().map(|row| row.cell);
-            let fifo_cell = cells.find(|cell| (cell.policy, cell.capacity) == (FIFO, fifo));
-            Configuration::of(&Wanted {
-                policy: best.policy,
-                sessions: best.sessions,
-                bytes: best.bytes,
-                fifo_sessions: fifo,
-                fifo_percent: fifo_cell.map(returning),
-                fifo_is_enough: best.fifo_sessions.is_some(),
-                lifetime_s,
-                session_bytes: arguments.session_bytes,
-                server: &simulation.server,
-            })
-        });
+        let is_given = arguments.lifetime.is_some();
+        let lifetime = survey.lifetime;
+        let configuration = recommendation.as_ref();
+        let configuration = configuration.map(|best| configured(arguments, finder, &rows, best));
         let log = finder.logs.map(Logged::of);
+        let mut warnings = warnings(finder, log.as_ref(), &counters, findings);
+        warnings.extend(too_old(survey, is_given));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
             title: &simulation.title,
@@ -159,7 +148,7 @@ impl<'a> Answer<'a> {
             counted_s: survey.counted_s,
             hints: survey.hints,
             runs: survey.runs,
-            warnings: warnings(finder, log.as_ref(), &counters, findings),
+            warnings,
             log,
             other_readings: findings.others.clone(),
             counters,
@@ -172,16 +161,38 @@ impl<'a> Answer<'a> {
             needs: &found.needs,
             line: line(recommendation.as_ref(), finder, findings),
             recommendation,
-            tickets_percent: tickets_percent(survey),
+            tickets_percent: survey.tickets_percent(),
             same_bytes: &findings.same_bytes,
             unseen: findings.unseen.as_ref(),
             lifetime,
-            lifetime_s,
-            lifetime_source: lifetime_source(lifetime.as_ref(), survey.counted_s),
+            lifetime_s: lifetime.seconds,
+            lifetime_source: lifetime_source(&lifetime, is_given, survey.counted_s),
             configuration,
             costs: finder.sizer.costs.clone(),
         })
     }
+}
+
+fn configured(
+    arguments: &Arguments,
+    finder: &Finder<'_>,
+    rows: &[Row<'_>],
+    best: &Recommendation,
+) -> Configuration {
+    let fifo = best.fifo_sessions.unwrap_or(best.sessions);
+    let mut cells = rows.iter().map(|row| row.cell);
+    let fifo_cell = cells.find(|cell| (cell.policy, cell.capacity) == (FIFO, fifo));
+    Configuration::of(&Wanted {
+        policy: best.policy,
+        sessions: best.sessions,
+        bytes: best.bytes,
+        fifo_sessions: fifo,
+        fifo_percent: fifo_cell.map(returning),
+        fifo_is_enough: best.fifo_sessions.is_some(),
+        lifetime_s: finder.sizing.survey.lifetime.seconds,
+        session_bytes: arguments.session_bytes,
+        server: &finder.sizing.simulation.server,
+    })
 }
 
 fn row<'a>(finder: &Finder<'_>, survey: &Survey, cell: &'a Cell) -> anyhow::Result<Row<'a>> {
@@ -230,12 +241,6 @@ fn recommend(
         fifo_sessions,
         fifo_bytes: fifo_bytes.transpose()?,
     }))
-}
-
-/// Returns what tickets resume, in percent of returning devices: all that come back before their session's lifetime ends.
-/// Servers that share the keys of tickets resume each other's.
-fn tickets_percent(survey: &Survey) -> f64 {
-    100.0 - survey.lifetime.lost_percent.min(100.0)
 }
 
 const TOO_SHORT: &str =
@@ -313,22 +318,49 @@ fn nothing_recommended(finder: &Finder<'_>, findings: &Findings, largest: u32) -
     }
 }
 
-/// Returns how the lifetime was found.
-fn lifetime_source(found: Option<&Lifetime>, counted_s: f64) -> String {
-    let Some(found) = found else { return "as given".to_owned() };
+/// Returns the warning of a lifetime that costs much, at any size of the cache.
+fn too_old(survey: &Survey, is_given: bool) -> Option<String> {
+    let lifetime = &survey.lifetime;
+    (lifetime.lost_percent > Lifetime::MOST_LOST_PERCENT).then(|| {
+        format!(
+            "{} % of returning devices that have a session find it older than {}: at most {} % resume at any size; {}",
+            percent(lifetime.lost_percent),
+            time(lifetime.seconds.into()),
+            percent(survey.returning_percent()),
+            for_longer(lifetime, is_given)
+        )
+    })
+}
+
+/// Returns what would let sessions live for longer.
+pub(super) fn for_longer(lifetime: &Lifetime, is_given: bool) -> &'static str {
+    match (lifetime.renewed, is_given) {
+        (false, true) => {
+            "give a longer --lifetime, or use TLS 1.3, which renews sessions at each visit"
+        }
+        (false, false) => "TLS 1.3 renews sessions at each visit",
+        (true, true) => "give a longer --lifetime",
+        (true, false) => "TLS 1.3 allows no longer lifetime",
+    }
+}
+
+/// Returns how the lifetime was found, and what it costs.
+fn lifetime_source(found: &Lifetime, is_given: bool, counted_s: f64) -> String {
     let age = if found.renewed {
         "since the request before, as each makes new tickets"
     } else {
         "since its full handshake, as OpenSSL counts"
     };
-    let which = if found.lost_percent <= 1.0 {
+    let which = if is_given {
+        "as given"
+    } else if found.lost_percent <= Lifetime::MOST_LOST_PERCENT {
         "the shortest round time that costs at most 1 % of resumptions"
     } else {
         "the longest allowed"
     };
     let mut text =
         format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent));
-    if f64::from(found.seconds) >= counted_s / 2.0 {
+    if !is_given && f64::from(found.seconds) >= counted_s / 2.0 {
         text += &format!(
             "; arrivals of {} say little of it",
             time((counted_s / 60.0).round() as u64 * 60)

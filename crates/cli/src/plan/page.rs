@@ -52,6 +52,7 @@ pub(super) fn of(answer: &Answer<'_>, sizes: &[u32]) -> String {
                 escaped_lines(lines)
             );
         }
+        paragraph(&mut body, "", &text::lifetime(answer));
     }
     let style = [CHART_STYLE, STYLE].concat();
     let title = format!("Cache for {}", answer.title);

@@ -28,13 +28,14 @@ pub(super) fn of(answer: &Answer<'_>, sizes: &[u32]) -> String {
             text.push(format!("\n{name}:"));
             text.extend(lines.lines().map(|line| format!("  {line}")));
         }
-        text.push(format!(
-            "\nsessions live {}: {}",
-            time(answer.lifetime_s.into()),
-            answer.lifetime_source
-        ));
+        text.push(format!("\n{}", lifetime(answer)));
     }
     trimmed(&text.join("\n"))
+}
+
+/// Returns how long sessions live, and why.
+pub(super) fn lifetime(answer: &Answer<'_>) -> String {
+    format!("sessions live {}: {}", time(answer.lifetime_s.into()), answer.lifetime_source)
 }
 
 pub(super) fn head(answer: &Answer<'_>) -> String {

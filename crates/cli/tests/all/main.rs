@@ -22,6 +22,7 @@ mod metrics;
 mod netty;
 mod pages;
 mod plan;
+mod plan_logs;
 mod program;
 mod programs;
 mod published;

@@ -197,7 +197,10 @@ fn configurations_are_for_what_is_recommended() {
 
     let given = answer(&["--plan", &plan, "--lifetime", "77", "--capacities", "900,1000"]);
     let nginx = given["configuration"]["nginx"].as_str().expect("text");
-    assert!(nginx.contains("ssl_session_timeout 77s;") && given["lifetime"].is_null(), "{given}");
+    assert!(nginx.contains("ssl_session_timeout 77s;"), "{nginx}");
+    assert_eq!(given["lifetime"]["seconds"], 77, "{given}");
+    let source = given["lifetime_source"].as_str().expect("text");
+    assert!(source.starts_with("as given; ") && source.contains("find their session too old"));
 }
 
 /// Clients that come every 50 s: over TLS 1.2 their sessions grow old, over TLS 1.3 they do not.

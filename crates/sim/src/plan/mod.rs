@@ -196,6 +196,7 @@ fn server(file: &File) -> Result<Server, Error> {
         history_carried: file.history_carried.unwrap_or(false),
         fairness: None,
         sessions_kept: file.sessions_kept.unwrap_or(true),
+        lifetime_s: None,
         keyed_by: KeyedBy::Client,
         servers: servers as u16,
         balancer: match file.balancer.unwrap_or_default() {

@@ -5,9 +5,12 @@
 //! grows older, as it does with OpenSSL, nginx and HAProxy: a lifetime as long as the gaps would
 //! make every second handshake a full one. Therefore lifetimes are tried, all at once, on a cache
 //! that evicts nothing.
+//!
+//! Not here: a lifetime that is known ([`Births`](crate::births::Births)).
 
 use serde::Serialize;
 
+use crate::births::Births;
 use crate::server::{Server, Tls};
 
 /// The lifetimes that are tried, in seconds: round ones. The last is the longest that TLS 1.3 allows
@@ -17,8 +20,6 @@ const LIFETIMES_S: [u32; 12] =
 const A_DAY_S: u32 = 86_400;
 /// The unit of ages: a tenth of a second.
 const TICKS_A_SECOND: u32 = 10;
-/// The most requests, in percent of those that could resume, that may find their session expired.
-const MOST_LOST_PERCENT: f64 = 1.0;
 
 /// The lifetime with which few returning clients find their session expired.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -31,6 +32,11 @@ pub struct Lifetime {
     pub renewed: bool,
 }
 
+impl Lifetime {
+    /// The most requests, in percent of those that could resume, that may find their session expired.
+    pub const MOST_LOST_PERCENT: f64 = 1.0;
+}
+
 /// The time when each client's session was made, for every lifetime.
 #[derive(Debug)]
 pub(super) struct Ages {
@@ -38,7 +44,7 @@ pub(super) struct Ages {
     renewed: bool,
     /// The time of the first request: clocks may have begun long before.
     origin_ms: Option<u64>,
-    /// The times in ticks since then, `stride` for each client.
+    /// The times in ticks since then, `stride` for each client. They begin anew after 13 years.
     born: Vec<u32>,
     stride: usize,
     lost: Vec<u64>,
@@ -46,11 +52,12 @@ pub(super) struct Ages {
 
 impl Ages {
     pub(super) fn new(server: &Server) -> Self {
-        let (renewed, lifetimes) = match server.tls {
-            Tls::V1_3 { resumed, .. } => (resumed > 0, &LIFETIMES_S[..]),
+        let renewed = Births::new(server).renewed;
+        let lifetimes = match server.tls {
+            Tls::V1_3 { .. } => &LIFETIMES_S[..],
             Tls::V1_2 => {
                 let allowed = LIFETIMES_S.iter().filter(|seconds| **seconds <= A_DAY_S).count();
-                (false, &LIFETIMES_S[..allowed])
+                &LIFETIMES_S[..allowed]
             }
         };
         // Renewed sessions have the same age for every lifetime.
@@ -70,7 +77,7 @@ impl Ages {
     /// to be counted.
     pub(super) fn record(&mut self, client: u32, now_ms: u64, resumes: bool, counted: bool) {
         let now_ms = now_ms - *self.origin_ms.get_or_insert(now_ms);
-        let now = u32::try_from(now_ms / (1_000 / u64::from(TICKS_A_SECOND))).unwrap_or(u32::MAX);
+        let now = (now_ms / (1_000 / u64::from(TICKS_A_SECOND))) as u32;
         let at = client as usize * self.stride;
         if at >= self.born.len() {
             self.born.resize(at + self.stride, now);
@@ -78,7 +85,7 @@ impl Ages {
         let born = &mut self.born[at..][..self.stride];
         for (number, seconds) in self.lifetimes.iter().enumerate() {
             let born = &mut born[if self.renewed { 0 } else { number }];
-            let expired = now.saturating_sub(*born) > seconds * TICKS_A_SECOND;
+            let expired = now.wrapping_sub(*born) >= seconds * TICKS_A_SECOND;
             self.lost[number] += u64::from(resumes && counted && expired);
             if !self.renewed && (expired || !resumes) {
                 *born = now;
@@ -96,8 +103,9 @@ impl Ages {
     /// Returns the shortest lifetime that is long enough, given the number of requests that could
     /// resume, or else the longest.
     pub(super) fn lifetime(&self, could_resume: u64) -> Lifetime {
-        let percent = |lost: u64| lost as f64 * 100.0 / could_resume.max(1) as f64;
-        let enough = self.lost.iter().position(|lost| percent(*lost) <= MOST_LOST_PERCENT);
+        let percent = |lost: u64| lost_percent(lost, could_resume);
+        let enough =
+            self.lost.iter().position(|lost| percent(*lost) <= Lifetime::MOST_LOST_PERCENT);
         let number = enough.unwrap_or(self.lifetimes.len() - 1);
         Lifetime {
             seconds: self.lifetimes[number],
@@ -105,6 +113,10 @@ impl Ages {
             renewed: self.renewed,
         }
     }
+}
+
+pub(super) fn lost_percent(lost: u64, could_resume: u64) -> f64 {
+    lost as f64 * 100.0 / could_resume.max(1) as f64
 }
 
 #[cfg(test)]
@@ -129,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_session_that_goes_on_grows_old() {
-        // A lifetime of two hours loses every 145th request; one of an hour every 73rd.
+        // A lifetime of two hours loses every 144th request; one of an hour every 72nd.
         let found = regular(&Server::default());
         assert_eq!((found.seconds, found.renewed), (7_200, false));
         assert_eq!(found.lost_percent, 4.0 * 100.0 / 719.0);
@@ -141,6 +153,18 @@ mod tests {
         let mut ages = Ages::new(&Server::default());
         for request in 0..720 {
             ages.record(0, 1_700_000_000_000 + request * 50_000, request > 0, true);
+        }
+        assert_eq!(ages.lifetime(719), regular(&Server::default()));
+    }
+
+    /// A line of a log may be of another decade.
+    #[test]
+    fn decades_without_a_request_change_nothing() {
+        const LATER_MS: u64 = 26 * 365 * 86_400_000;
+        let mut ages = Ages::new(&Server::default());
+        ages.record(0, 0, false, true);
+        for request in 0..720 {
+            ages.record(1, LATER_MS + request * 50_000, request > 0, true);
         }
         assert_eq!(ages.lifetime(719), regular(&Server::default()));
     }

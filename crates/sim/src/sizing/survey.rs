@@ -1,5 +1,6 @@
 //! A survey of arrivals, and of the requests that a cache without eviction would resume.
 
+use crate::births::Births;
 use crate::error::Error;
 use crate::outcome::{Cell, HitRates};
 use crate::progress::Progress;
@@ -9,7 +10,7 @@ use crate::simulation::{Simulation, in_parallel, rates};
 use crate::source::Source;
 use crate::tally::{Counts, Kind, Tally};
 
-use super::ages::{Ages, Lifetime};
+use super::ages::{Ages, Lifetime, lost_percent};
 
 /// The figures of arrivals. They are means over seeds unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,15 +21,17 @@ pub struct Survey {
     pub requests: f64,
     /// The time between the first and the last of them, in seconds.
     pub counted_s: f64,
-    /// The hit rates of a cache that evicts nothing.
+    /// The hit rates of a cache that evicts nothing before its lifetime ends.
     pub unlimited: HitRates,
+    /// The same if every server resumes the sessions of all, as with tickets whose keys are shared.
+    pub shared: HitRates,
     /// The most sessions that such a cache would hold on one server.
     pub most_sessions: u64,
     /// True if any client announces a return.
     pub hints: bool,
     /// True if it is known where runs begin.
     pub runs: bool,
-    /// The lifetime that sessions need.
+    /// The lifetime of the servers' sessions, or the one that they need if the servers have none.
     pub lifetime: Lifetime,
 }
 
@@ -54,19 +57,20 @@ impl Survey {
     fn over(seen: &[Seen]) -> Self {
         let mean = |of: &dyn Fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
         let most = |of: &dyn Fn(&Seen) -> u64| seen.iter().map(of).max().unwrap_or(0);
-        let counts: Vec<(Counts, Counts)> =
-            seen.iter().map(|seen| (seen.requests.total(), seen.hits.total())).collect();
-        let mut ages = Ages::new(&seen[0].server);
-        seen.iter().for_each(|seen| ages.add(&seen.ages));
+        let counts = |hits: fn(&Seen) -> &Tally| -> Vec<(Counts, Counts)> {
+            seen.iter().map(|seen| (seen.requests.total(), hits(seen).total())).collect()
+        };
+        let unlimited = counts(|seen| &seen.hits);
         Self {
             clients: most(&|seen| seen.held.len() as u64),
             requests: mean(&|seen| seen.requests.total().all as f64),
             counted_s: mean(&|seen| seen.counted_ms() as f64 / 1_000.0),
-            unlimited: rates(&counts),
+            unlimited: rates(&unlimited),
+            shared: rates(&counts(|seen| &seen.shared)),
             most_sessions: most(&|seen| seen.issued.iter().copied().max().unwrap_or(0)),
             hints: seen.iter().any(|seen| seen.hints),
             runs: seen.iter().any(|seen| seen.runs),
-            lifetime: ages.lifetime(counts.iter().map(|(_, hits)| hits.all).sum()),
+            lifetime: lifetime(seen, unlimited.iter().map(|(_, hits)| hits.all).sum()),
         }
     }
 
@@ -76,11 +80,30 @@ impl Survey {
         self.unlimited.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
     }
 
+    /// Returns the same for tickets, whose keys all servers share.
+    pub fn tickets_percent(&self) -> f64 {
+        self.shared.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
+    }
+
     /// Returns the full handshakes that an unlimited cache saves each second, compared with no
     /// resumption at all; `None` if everything happened in one moment.
     pub fn avoided_per_s(&self, cell: &Cell) -> Option<f64> {
         (self.counted_s > 0.0).then(|| (cell.requests - cell.full_handshakes) / self.counted_s)
     }
+}
+
+/// Returns the lifetime that the servers have, or the one that sessions need. `resumed` is the number of requests that an
+/// unlimited cache resumes.
+fn lifetime(seen: &[Seen], resumed: u64) -> Lifetime {
+    let server = &seen[0].server;
+    let Some(seconds) = server.lifetime_s else {
+        let mut ages = Ages::new(server);
+        seen.iter().for_each(|seen| ages.add(&seen.ages));
+        return ages.lifetime(resumed);
+    };
+    let lost = seen.iter().map(|seen| seen.lost).sum();
+    let renewed = Births::new(server).renewed;
+    Lifetime { seconds, lost_percent: lost_percent(lost, resumed + lost), renewed }
 }
 
 /// The survey of one seed.
@@ -92,7 +115,13 @@ struct Seen {
     issued: Vec<u64>,
     requests: Tally,
     hits: Tally,
+    /// The hits if every server resumes the sessions of all.
+    shared: Tally,
     ages: Ages,
+    births: Births,
+    births_shared: Births,
+    /// The requests counted that found their session too old.
+    lost: u64,
     hints: bool,
     runs: bool,
     first_counted_ms: Option<u64>,
@@ -116,7 +145,11 @@ impl Seen {
             issued: vec![0; usize::from(server.servers.max(1))],
             requests: Tally::new(1),
             hits: Tally::new(1),
+            shared: Tally::new(1),
             ages: Ages::new(server),
+            births: Births::new(server),
+            births_shared: Births::new(server),
+            lost: 0,
             hints: false,
             runs: false,
             first_counted_ms: None,
@@ -137,10 +170,15 @@ impl Seen {
     }
 
     fn record(&mut self, request: &Request) {
-        let (client, server) = (request.client as usize, request.server);
+        let (client, server, now_ms) = (request.client as usize, request.server, request.now_ms);
         let known = self.held.get(client).copied();
         let offers = known.is_some() && (self.server.sessions_kept || !request.first_of_run);
-        let resumes = offers && known == Some(server);
+        let is_there = offers && known == Some(server);
+        let expired = self.births.is_expired(request.client, now_ms);
+        let resumes = is_there && !expired;
+        self.births.record(request.client, now_ms, resumes);
+        let resumes_shared = offers && !self.births_shared.is_expired(request.client, now_ms);
+        self.births_shared.record(request.client, now_ms, resumes_shared);
         match self.held.get_mut(client) {
             Some(held) => *held = server,
             // Clients are numbered in the order in which they come.
@@ -148,13 +186,17 @@ impl Seen {
         }
         self.issued[usize::from(server)] += self.made(resumes);
         let counted = request.kind != Kind::UNCOUNTED;
-        self.ages.record(request.client, request.now_ms, resumes, counted);
+        if self.server.lifetime_s.is_none() {
+            self.ages.record(request.client, now_ms, resumes, counted);
+        }
+        self.lost += u64::from(counted && is_there && expired);
         self.hits.add(request.kind, resumes);
+        self.shared.add(request.kind, resumes_shared);
         self.hints |= request.returns_in_ms.is_some();
         self.runs |= request.first_of_run && known.is_some();
-        self.last_ms = request.now_ms;
+        self.last_ms = now_ms;
         if counted {
-            self.first_counted_ms.get_or_insert(request.now_ms);
+            self.first_counted_ms.get_or_insert(now_ms);
         }
     }
 
@@ -218,10 +260,15 @@ mod tests {
         let source = crate::Drawn { mixture, end_ms: 2_000_000 };
         let tls_1_3 = |full, resumed, used_once| Tls::V1_3 { full, resumed, used_once };
         for tls in [Tls::V1_2, tls_1_3(2, 1, false), tls_1_3(2, 1, true), tls_1_3(1, 0, false)] {
-            for (servers, sessions_kept) in [(1, true), (3, true), (1, false), (3, false)] {
+            let kinds = [(1, true), (3, true), (1, false), (3, false)];
+            let lifetimes = [None, Some(60), Some(200)];
+            let kinds =
+                kinds.into_iter().flat_map(|kind| lifetimes.map(|lifetime| (kind, lifetime)));
+            for ((servers, sessions_kept), lifetime_s) in kinds {
                 let balancer = Balancer::Random;
+                let planned = plan.server.clone();
                 let server =
-                    Server { tls, servers, sessions_kept, balancer, ..plan.server.clone() };
+                    Server { tls, servers, sessions_kept, lifetime_s, balancer, ..planned };
                 let simulation = Simulation {
                     server,
                     seeds: 3,

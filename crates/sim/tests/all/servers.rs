@@ -27,6 +27,41 @@ fn the_shipped_lru_is_the_yardstick_hit_for_hit() {
     }
 }
 
+/// Clients come every 90 s, and sessions live for 200 s: over TLS 1.2 each third visit finds its session too old, in the
+/// shipped cache and in a yardstick, and over TLS 1.3 none does.
+#[test]
+fn a_session_resumes_until_its_lifetime_ends() {
+    let event = |at: u64| {
+        let (time_ms, client) = (at * 1_000, at % 90);
+        Event { time_ms, client, first_of_run: at < 90, returns_in_ms: None }
+    };
+    let events: Vec<Event> = (0..90 * 31).map(event).collect();
+    for (keys, capacity, expected) in [
+        ("", 90, 20.0 / 30.0),
+        ("keyed_by = 'session'", 90 * 31, 20.0 / 30.0),
+        ("tls = '1.3'", 90 * 40, 1.0),
+    ] {
+        let plan = Plan::parse(keys).expect("servers");
+        let mut simulation = simulation(&plan, "lru,fifo,both,learned", &[capacity], 1);
+        simulation.policies.push(Subject::Yardstick(PolicyName::Lru));
+        simulation.server.lifetime_s = Some(200);
+        let outcome = simulation.run(&events[..], &Progress::default()).expect("events in memory");
+        for cell in &outcome.cells {
+            let found = cell.rates.hit_after_first_of_device.expect("devices return").mean;
+            assert!((found - expected * 100.0).abs() < 1e-9, "{keys} {}: {found}", cell.policy);
+        }
+        let forever = Simulation {
+            server: rejoin_sim::Server { lifetime_s: None, ..simulation.server.clone() },
+            ..simulation
+        };
+        let outcome = forever.run(&events[..], &Progress::default()).expect("events in memory");
+        for cell in &outcome.cells {
+            let found = cell.rates.hit_after_first_of_device.expect("devices return").mean;
+            assert_eq!(found, 100.0, "{keys} {}", cell.policy);
+        }
+    }
+}
+
 /// Compares policies by session id: one that only sees ids gets worse, one with announced returns
 /// does not, and an LRU is not affected.
 #[test]

@@ -1,0 +1,134 @@
+//! Logs that lead `rejoin plan` astray: what it says of them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{done, file, path, refusal, scratch};
+
+/// The first time of the logs, in seconds since 1970.
+const BEGINS_S: u64 = 1_795_600_000;
+const HOUR_S: u64 = 3_600;
+
+/// A visit: the second from the beginning on, and the client.
+type Visit = (u64, u64);
+
+/// Returns the lines of visits in JSON, with more members at the end of each.
+fn lines(visits: &[Visit], more: &str) -> String {
+    let line = |(second, client): &Visit| {
+        format!("{{\"time\":{},\"client\":\"c{client}\"{more}}}\n", BEGINS_S + second)
+    };
+    visits.iter().map(line).collect()
+}
+
+/// Returns visits of clients, each of which comes back after `every_s`, in order.
+fn regular(clients: u64, every_s: u64, until_s: u64) -> Vec<Visit> {
+    let of = |client: u64| {
+        let first_s = client * every_s / clients;
+        (first_s..until_s).step_by(every_s as usize).map(move |second| (second, client))
+    };
+    let mut visits: Vec<Visit> = (0..clients).flat_map(of).collect();
+    visits.sort_unstable();
+    visits
+}
+
+fn answer(arguments: &[&str]) -> Value {
+    let said = done(&[&["plan", "--json"], arguments].concat());
+    serde_json::from_str(&said).expect("JSON")
+}
+
+fn warnings(answer: &Value) -> Vec<&str> {
+    let warnings = answer["warnings"].as_array().expect("a list");
+    warnings.iter().map(|warning| warning.as_str().expect("text")).collect()
+}
+
+fn warns_of(answer: &Value, what: &str) -> bool {
+    warnings(answer).iter().any(|warning| warning.contains(what))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Returns what a store without bounds resumes of the returning clients, in percent, if a session lives for so long from the
+/// handshake that made it.
+fn resumed_percent(visits: &[Visit], lifetime_s: u64) -> f64 {
+    let mut made = std::collections::BTreeMap::new();
+    let (mut returned, mut resumed) = (0, 0);
+    for (second, client) in visits {
+        let known = made.get(client).copied();
+        returned += u32::from(known.is_some());
+        if known.is_some_and(|made_s| second - made_s < lifetime_s) {
+            resumed += 1;
+        } else {
+            made.insert(client, *second);
+        }
+    }
+    f64::from(resumed) * 100.0 / f64::from(returned)
+}
+
+/// Half of the clients come back every two hours and half every 26, for two weeks. A session of TLS 1.2 lives for a day, whether
+/// in a cache or in a ticket; TLS 1.3 makes a new one at each visit, which may live for a week.
+#[test]
+fn sessions_that_have_grown_too_old_do_not_resume() {
+    let folder = scratch("plan-logs/lifetime");
+    let two_weeks_s = 14 * 24 * HOUR_S;
+    let mut visits = regular(100, 2 * HOUR_S, two_weeks_s);
+    let seldom = regular(900, 26 * HOUR_S, two_weeks_s);
+    visits.extend(seldom.iter().map(|(second, client)| (*second, client + 100)));
+    visits.sort_unstable();
+    let log = file(&folder, "week.log", lines(&visits, ""));
+    let page = path(&folder, "week.html");
+    let found = answer(&["--log", &log, "--html", &page]);
+    let expected = resumed_percent(&visits, 86_400);
+    assert!(expected < 70.0, "{expected}");
+    let near = |value: &Value| (number(value) - expected).abs() < 1e-9;
+    assert!(near(&found["unlimited"]["hit_after_first_of_device"]["mean"]), "{found}");
+    assert!(near(&found["tickets_percent"]), "{expected}, {}", found["tickets_percent"]);
+    for row in found["rows"].as_array().expect("rows") {
+        let percent = number(&row["hit_after_first_of_device"]["mean"]);
+        assert!(percent <= expected + 0.1, "{expected}: {row}");
+    }
+    assert!(warns_of(&found, "find it older than 1 d"), "{:?}", warnings(&found));
+    assert!(warns_of(&found, &format!("at most {expected:.1} % resume at any size")));
+    let said = fs::read_to_string(page).expect("a page");
+    assert!(said.contains("sessions live 1 d"), "the page has no lifetime");
+    let servers = file(&folder, "servers.toml", "tls = '1.3'");
+    let found = answer(&["--log", &log, "--plan", &servers]);
+    assert!(number(&found["recommendation"]["returning_percent"]) > 90.0, "{found}");
+    assert_eq!(number(&found["tickets_percent"]), 100.0);
+    assert!(!warns_of(&found, "older"), "{:?}", warnings(&found));
+
+    let seldom = file(&folder, "seldom.log", lines(&seldom, ""));
+    let (line, code) = refusal(&["plan", "--log", &seldom]);
+    assert!(
+        line.contains("every client that comes back finds its session older than 1 d"),
+        "{line}"
+    );
+    assert_eq!(code, 1);
+}
+
+/// Clients come every 80 s, and a lifetime of 200 s is given: each third visit finds its session too old.
+#[test]
+fn a_lifetime_that_is_given_counts_in_every_figure() {
+    let folder = scratch("plan-logs/given");
+    let visits = regular(200, 80, 2 * HOUR_S);
+    let log = file(&folder, "regular.log", lines(&visits, ""));
+    let found = answer(&["--log", &log, "--keep-alive", "5s", "--lifetime", "200s"]);
+    let expected = resumed_percent(&visits, 200);
+    assert!((60.0..70.0).contains(&expected), "{expected}");
+    assert!((number(&found["tickets_percent"]) - expected).abs() < 1e-9, "{found}");
+    assert!(number(&found["recommendation"]["returning_percent"]) <= expected + 0.1, "{found}");
+    let lifetime = &found["lifetime"];
+    assert!((number(&lifetime["lost_percent"]) - (100.0 - expected)).abs() < 1e-9, "{lifetime}");
+    assert_eq!((&lifetime["seconds"], &found["lifetime_s"]), (&200.into(), &200.into()));
+    assert!(warns_of(&found, "find it older than 3 min 20 s"), "{:?}", warnings(&found));
+    let longer = answer(&["--log", &log, "--keep-alive", "5s", "--lifetime", "2d"]);
+    assert!(!warns_of(&longer, "older"), "{:?}", warnings(&longer));
+    let none = ["plan", "--log", &log, "--keep-alive", "5s", "--lifetime", "60s"];
+    let (line, code) = refusal(&none);
+    assert!(
+        line.contains("older than 1 min") && line.contains("--lifetime") && code == 1,
+        "{line}"
+    );
+}
