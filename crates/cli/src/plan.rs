@@ -142,7 +142,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let findings = finder.run().map_err(|error| arrivals.failed_at_all(error))?;
     let complete = finder.is_complete();
     let checked = counters.as_ref().zip(logs.as_ref());
-    let checked = checked.map(|(counters, logs)| logged::check(counters, logs)).unwrap_or_default();
+    let checked = checked.map(|(counters, logs)| logged::check(counters, logs));
+    let checked = checked.unwrap_or_else(|| Ok(Vec::new()));
     let answer = Answer::of(arguments, &finder, &findings, checked)?;
     bar.finish_and_clear();
     print(arguments.json, &answer, &findings.sizes)?;

@@ -32,3 +32,4 @@ pub use error::Error;
 pub use fields::Tls;
 pub use line::LONGEST_LINE_BYTES;
 pub use sorted::ReadAt;
+pub use time::utc;

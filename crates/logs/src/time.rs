@@ -95,6 +95,22 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
     before_year + before_month + day - 1 - 719_468
 }
 
+/// Returns a time since 1970 as a date and a time of day: `2026-11-25 15:49:27`, UTC.
+pub fn utc(ms: u64) -> String {
+    let (day, second) = (ms / 86_400_000, ms / 1_000 % 86_400);
+    // The inverse of `days`: eras of 400 years, years that begin in March.
+    let days = day + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year + u64::from(month >= 10);
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
 /// The part of a text that is not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -166,6 +182,18 @@ mod tests {
         let haproxy = in_brackets(b"25/Nov/2026:15:49:27.123").expect("a time");
         assert_eq!(haproxy, Moment { ms: MS + 123, has_zone: false });
         assert_eq!(any(b"29/Feb/2028:00:00:00 +0000").map(|at| at.ms), Some(1_835_395_200_000));
+    }
+
+    #[test]
+    fn a_time_is_shown_as_it_is_read() {
+        assert_eq!(utc(MS + 999), "2026-11-25 15:49:27");
+        for day in 0..=first_ms(2100) / 86_400_000 {
+            let ms = day * 86_400_000 + day % 86_400 * 1_000;
+            let shown = utc(ms);
+            if (first_ms(2000)..first_ms(2100)).contains(&ms) {
+                assert_eq!(any(shown.as_bytes()).map(|at| at.ms), Some(ms), "{shown}");
+            }
+        }
     }
 
     #[test]

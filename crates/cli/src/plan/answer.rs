@@ -122,7 +122,7 @@ impl<'a> Answer<'a> {
         arguments: &Arguments,
         finder: &Finder<'a>,
         findings: &'a Findings,
-        counters: Vec<Checked>,
+        checked: Result<Vec<Checked>, String>,
     ) -> anyhow::Result<Self> {
         let (sizing, found) = (finder.sizing, finder.found);
         let (simulation, survey) = (sizing.simulation, sizing.survey);
@@ -134,7 +134,7 @@ impl<'a> Answer<'a> {
         let configuration = recommendation.as_ref();
         let configuration = configuration.map(|best| configured(arguments, finder, &rows, best));
         let log = finder.logs.map(Logged::of);
-        let mut warnings = warnings(finder, log.as_ref(), &counters, findings);
+        let mut warnings = warnings(finder, log.as_ref(), &checked, findings);
         warnings.extend(too_old(survey, is_given));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
@@ -151,7 +151,7 @@ impl<'a> Answer<'a> {
             warnings,
             log,
             other_readings: findings.others.clone(),
-            counters,
+            counters: checked.unwrap_or_default(),
             unlimited: survey.unlimited,
             target_percent: sizing.target_percent,
             goal_percent: sizing.goal(),
@@ -250,11 +250,14 @@ const TOO_SHORT: &str =
 fn warnings(
     finder: &Finder<'_>,
     log: Option<&Logged>,
-    counters: &[Checked],
+    checked: &Result<Vec<Checked>, String>,
     findings: &Findings,
 ) -> Vec<String> {
     let mut warnings = log.map(Logged::warnings).unwrap_or_default();
-    warnings.extend(counters.iter().filter_map(Checked::warning));
+    match checked {
+        Ok(counters) => warnings.extend(counters.iter().filter_map(Checked::warning)),
+        Err(why) => warnings.push(why.clone()),
+    }
     let Some(chosen) = findings.chosen else { return warnings };
     match &findings.unseen {
         None if finder.is_recorded => warnings.push(TOO_SHORT.to_owned()),

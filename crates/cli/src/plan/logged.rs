@@ -1,6 +1,6 @@
 //! What access logs tell, and whether counters tell the same.
 
-use rejoin_logs::{ClientsBy, Counted, Counter, Counters};
+use rejoin_logs::{ClientsBy, Counted, Counter, Counters, utc};
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 use serde::Serialize;
@@ -183,8 +183,11 @@ pub(super) struct Checked {
 }
 
 /// Compares each counter with the log, in the time that both have.
-pub(super) fn check(counters: &Counters, logs: &Logs) -> Vec<Checked> {
-    let Some(window) = logs.window_ms else { return Vec::new() };
+///
+/// # Errors
+/// Returns a warning if they have none.
+pub(super) fn check(counters: &Counters, logs: &Logs) -> Result<Vec<Checked>, String> {
+    let Some(window) = logs.window_ms else { return Err(never_counted(logs)) };
     let (requests, connections) = (logs.facts.in_window, logs.readings[0].told.in_window);
     let compared = |counter: Counter| {
         let off = |count: u64| (count as f64 - counter.growth) * 100.0 / counter.growth.max(1.0);
@@ -203,7 +206,16 @@ pub(super) fn check(counters: &Counters, logs: &Logs) -> Vec<Checked> {
             counter: counter.name,
         }
     };
-    counters.growth(window).into_iter().map(compared).collect()
+    Ok(counters.growth(window).into_iter().map(compared).collect())
+}
+
+fn never_counted(logs: &Logs) -> String {
+    let (first_ms, last_ms) = logs.facts.span_ms.unwrap_or_default();
+    format!(
+        "the counters have no two samples between {} and {} UTC, the time of the log: nothing was compared",
+        utc(first_ms),
+        utc(last_ms)
+    )
 }
 
 impl Checked {

@@ -132,3 +132,28 @@ fn a_lifetime_that_is_given_counts_in_every_figure() {
         "{line}"
     );
 }
+
+/// Returns counters, whose only one has these samples: seconds from the beginning on, and counts.
+fn counters(folder: &std::path::Path, samples: &[(u64, u64)]) -> String {
+    let sample = |(second, count): &(u64, u64)| format!("[{},\"{count}\"]", BEGINS_S + second);
+    let values: Vec<String> = samples.iter().map(sample).collect();
+    let name = r#"{"__name__":"nginx_connections_accepted"}"#;
+    let result = format!(r#"{{"metric":{name},"values":[{}]}}"#, values.join(","));
+    let data = format!(r#"{{"resultType":"matrix","result":[{result}]}}"#);
+    file(folder, "counters.json", format!(r#"{{"status":"success","data":{data}}}"#))
+}
+
+#[test]
+fn counters_of_another_time_are_not_passed_over() {
+    let folder = scratch("plan-logs/counters");
+    let log = file(&folder, "regular.log", lines(&regular(200, 400, 2 * HOUR_S), ""));
+    let another_day = [(100 * 86_400, 0), (100 * 86_400 + HOUR_S, 1_800)];
+    for samples in [&another_day[..], &[(HOUR_S, 7)]] {
+        let counters = counters(&folder, samples);
+        let found = answer(&["--log", &log, "--counters", &counters]);
+        assert_eq!(found["counters"], Value::Array(Vec::new()));
+        let what = "have no two samples between 2026-11-25 09:46:40 and 2026-11-25 11:46:38 UTC, the time \
+                    of the log: nothing was compared";
+        assert!(warns_of(&found, what), "{:?}", warnings(&found));
+    }
+}
