@@ -53,6 +53,24 @@ pub struct Facts {
     pub span_ms: Option<(u64, u64)>,
     /// The requests in the window that was asked for.
     pub in_window: u64,
+    /// The longest time in which nobody came.
+    pub longest_pause: Option<Pause>,
+}
+
+/// A time in which nobody came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// The times of the request before it and of the one after it, in milliseconds since 1970.
+    pub between_ms: (u64, u64),
+    /// The requests before it.
+    pub before: u64,
+}
+
+impl Pause {
+    /// Returns its length in milliseconds.
+    pub fn length_ms(&self) -> u64 {
+        self.between_ms.1 - self.between_ms.0
+    }
 }
 
 /// The lines of one reason.
@@ -202,13 +220,36 @@ impl Collector {
         let outputs = readings.iter().map(|reading| Output::new(*reading, &file));
         let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
         let (after_ms, until_ms) = window_ms;
+        let mut pauses = Pauses::default();
         sorter.each(|record| {
+            pauses.add(record.time_ms);
             let within = record.time_ms > after_ms && record.time_ms <= until_ms;
             facts.in_window += u64::from(within);
             outputs.iter_mut().try_for_each(|output| output.take(&record, first_ms, within))
         })?;
         let told = outputs.into_iter().map(Output::finish).collect::<Result<_, _>>()?;
+        facts.longest_pause = pauses.longest;
         Ok(Arrivals { facts, told })
+    }
+}
+
+/// The pauses between requests, which come in order of time.
+#[derive(Debug, Default)]
+struct Pauses {
+    longest: Option<Pause>,
+    last_ms: Option<u64>,
+    requests: u64,
+}
+
+impl Pauses {
+    fn add(&mut self, now_ms: u64) {
+        if let Some(last_ms) = self.last_ms.replace(now_ms) {
+            let pause = Pause { between_ms: (last_ms, now_ms), before: self.requests };
+            if self.longest.is_none_or(|longest| pause.length_ms() > longest.length_ms()) {
+                self.longest = Some(pause);
+            }
+        }
+        self.requests += 1;
     }
 }
 

@@ -24,7 +24,7 @@ mod record;
 mod sorted;
 mod time;
 
-pub use collector::{Arrivals, Collector, Facts, Malformed, Told};
+pub use collector::{Arrivals, Collector, Facts, Malformed, Pause, Told};
 pub use connections::{ClientsBy, Reading};
 pub use counters::{Counted, Counter, Counters};
 pub use entry::{Entry, Parser, Why};

@@ -134,7 +134,7 @@ impl<'a> Answer<'a> {
         let configuration = recommendation.as_ref();
         let configuration = configuration.map(|best| configured(arguments, finder, &rows, best));
         let log = finder.logs.map(Logged::of);
-        let mut warnings = warnings(finder, log.as_ref(), &checked, findings);
+        let mut warnings = warnings(log.as_ref(), &checked, findings);
         warnings.extend(too_old(survey, is_given));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
@@ -163,7 +163,7 @@ impl<'a> Answer<'a> {
             recommendation,
             tickets_percent: survey.tickets_percent(),
             same_bytes: &findings.same_bytes,
-            unseen: findings.unseen.as_ref(),
+            unseen: findings.unseen.as_ref().and_then(|unseen| unseen.as_ref().ok()),
             lifetime,
             lifetime_s: lifetime.seconds,
             lifetime_source: lifetime_source(&lifetime, is_given, survey.counted_s),
@@ -243,12 +243,8 @@ fn recommend(
     }))
 }
 
-const TOO_SHORT: &str =
-    "the recording is too short to check the answer on a half that it was not made from";
-
 /// Returns what speaks against the answer.
 fn warnings(
-    finder: &Finder<'_>,
     log: Option<&Logged>,
     checked: &Result<Vec<Checked>, String>,
     findings: &Findings,
@@ -260,8 +256,8 @@ fn warnings(
     }
     let Some(chosen) = findings.chosen else { return warnings };
     match &findings.unseen {
-        None if finder.is_recorded => warnings.push(TOO_SHORT.to_owned()),
-        Some(unseen) if !unseen.holds => warnings.push(format!(
+        Some(Err(why)) => warnings.extend(why.warning()),
+        Some(Ok(unseen)) if !unseen.holds => warnings.push(format!(
             "the second half is unlike the first, so the future may be unlike both: {}; record for longer, or plan for \
              the busiest time alone",
             unseen.text(chosen.sessions)

@@ -25,7 +25,8 @@ pub(super) struct Findings {
     /// The sessions with which FIFO resumes as much.
     pub(super) fifo_sessions: Option<u32>,
     pub(super) same_bytes: Vec<SameBytes>,
-    pub(super) unseen: Option<Unseen>,
+    /// The check on the half that is not seen; none where arrivals are drawn.
+    pub(super) unseen: Option<Result<Unseen, unseen::Why>>,
     pub(super) others: Vec<OtherReading>,
 }
 
@@ -87,14 +88,16 @@ impl Finder<'_> {
             if self.is_recorded {
                 let recommended = (chosen.sessions, chosen.percent);
                 let simulation = sizing.simulation;
-                findings.unseen = unseen::compare(
+                let compared = unseen::compare(
                     simulation,
                     source,
                     progress,
                     chosen.policy,
                     recommended,
                     wish,
-                )?;
+                    sizing.survey.requests,
+                );
+                findings.unseen = Some(compared?);
             }
             findings.others = self.other_readings(chosen.policy)?;
         }

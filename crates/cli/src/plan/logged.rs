@@ -1,6 +1,6 @@
 //! What access logs tell, and whether counters tell the same.
 
-use rejoin_logs::{ClientsBy, Counted, Counter, Counters, utc};
+use rejoin_logs::{ClientsBy, Counted, Counter, Counters, Pause, utc};
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 use serde::Serialize;
@@ -10,6 +10,8 @@ use crate::units::{percent, time};
 
 /// The share of malformed lines, in percent, from which there is a warning.
 const MANY_MALFORMED_PERCENT: f64 = 1.0;
+/// The part of a log's time, as its divisor, from which on a pause leads to a warning.
+const LONG_PAUSE: u64 = 4;
 /// The difference between log and counters, in percent, from which there is a warning.
 const ANOTHER_COUNT_PERCENT: f64 = 5.0;
 
@@ -35,6 +37,10 @@ pub(super) struct Logged {
     pub(super) out_of_order: u64,
     pub(super) out_of_order_ms: u64,
     pub(super) without_zone: u64,
+    /// The longest time in which nobody came, in seconds.
+    pub(super) longest_pause_s: f64,
+    #[serde(skip)]
+    long_pause: Option<Pause>,
     /// The connections of TLS 1.3 among those whose version is told, in percent.
     pub(super) tls_13_percent: Option<f64>,
     /// The connections that resumed among those that tell, in percent.
@@ -62,6 +68,8 @@ impl Logged {
         };
         let of_requests = |count: u64| share((count, facts.requests)).unwrap_or_default();
         let (out_of_order, out_of_order_ms) = facts.out_of_order;
+        let pause = facts.longest_pause;
+        let span_ms = facts.span_ms.map_or(0, |(first_ms, last_ms)| last_ms - first_ms);
         Self {
             lines: facts.lines,
             malformed: facts.malformed.iter().map(|(why, of)| left_out((*why, of))).collect(),
@@ -76,6 +84,8 @@ impl Logged {
             out_of_order,
             out_of_order_ms,
             without_zone: facts.without_zone,
+            longest_pause_s: pause.map_or(0.0, |pause| pause.length_ms() as f64 / 1_000.0),
+            long_pause: pause.filter(|pause| pause.length_ms() > span_ms / LONG_PAUSE),
             tls_13_percent: share(first.tls_13),
             resumed_percent: share(first.reused),
             overflows: first.overflows,
@@ -152,6 +162,18 @@ impl Logged {
                 first.first_line,
                 printable(&first.first_log),
                 first.why
+            ));
+        }
+        if let Some(pause) = &self.long_pause {
+            let (from_ms, until_ms) = pause.between_ms;
+            warnings.push(format!(
+                "nobody came for {} between {} and {} UTC, after {} of {} requests: rates a second are too low by that; if \
+                 a log is missing or a clock was wrong, leave out what is on one side of it",
+                time(pause.length_ms() / 1_000),
+                utc(from_ms),
+                utc(until_ms),
+                grouped(pause.before),
+                grouped(self.requests)
             ));
         }
         if self.overflows > 0 {

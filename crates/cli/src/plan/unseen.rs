@@ -6,6 +6,7 @@
 
 use std::num::NonZeroU32;
 
+use rejoin_sim::report::thousands;
 use rejoin_sim::sizing::{Sizing, Survey};
 use rejoin_sim::{Error, Pass, Progress, Simulation, Source, Subject};
 use rejoin_trace::Event;
@@ -40,8 +41,45 @@ pub(super) struct Unseen {
     pub(super) holds: bool,
 }
 
-/// Compares the halves of a recording under a policy. Returns `None` if there is too little to compare, or if it was
-/// stopped.
+/// The reason for which halves are not compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Why {
+    /// A half has too few connections: there are so many in each.
+    TooFew([f64; 2]),
+    /// In the first half, nothing can be recommended.
+    NothingToRecommend,
+    Stopped,
+}
+
+impl Why {
+    /// Returns what to say of it.
+    pub(super) fn warning(self) -> Option<String> {
+        let unchecked = "the answer is not checked on a half that it was not made from";
+        match self {
+            Self::Stopped => None,
+            Self::NothingToRecommend => {
+                Some(format!("the first half alone gives no answer: {unchecked}"))
+            }
+            Self::TooFew(halves) if halves.iter().all(|half| *half < FEWEST) => {
+                Some(TOO_SHORT.to_owned())
+            }
+            Self::TooFew([first, second]) => {
+                let (which, few) =
+                    if first < FEWEST { ("first", first) } else { ("second", second) };
+                Some(format!(
+                    "the {which} half of the time has {} of the {} connections: {unchecked}",
+                    thousands(few),
+                    thousands(first + second)
+                ))
+            }
+        }
+    }
+}
+
+const TOO_SHORT: &str =
+    "the recording is too short to check the answer on a half that it was not made from";
+
+/// Compares the halves of a recording of so many connections under a policy, or returns the reason for which it does not.
 pub(super) fn compare(
     simulation: &Simulation,
     source: &dyn Source,
@@ -49,20 +87,27 @@ pub(super) fn compare(
     policy: Subject,
     recommended: (u32, f64),
     wish: Wish,
-) -> Result<Option<Unseen>, Error> {
-    let Some((first_ms, last_ms)) = span_ms(simulation, source, progress)? else { return Ok(None) };
+    requests: f64,
+) -> Result<Result<Unseen, Why>, Error> {
+    let stopped = Ok(Err(Why::Stopped));
+    let Some((first_ms, last_ms)) = span_ms(simulation, source, progress)? else { return stopped };
     let middle_ms = first_ms + (last_ms - first_ms) / 2;
     let first =
         Simulation { policies: vec![policy], end_ms: Some(middle_ms), ..simulation.clone() };
-    let Some(survey) = Survey::of(&first, source, progress)? else { return Ok(None) };
-    if survey.requests < FEWEST || survey.returning_percent() == 0.0 {
-        return Ok(None);
+    let Some(survey) = Survey::of(&first, source, progress)? else { return stopped };
+    let halves = [survey.requests, requests - survey.requests];
+    if halves.iter().any(|half| *half < FEWEST) {
+        return Ok(Err(Why::TooFew(halves)));
+    }
+    if survey.returning_percent() == 0.0 {
+        return Ok(Err(Why::NothingToRecommend));
     }
     let sizing = Sizing { simulation: &first, survey: &survey, target_percent: wish.target() };
     let found = sizing.run(None, source, progress, &|_| {})?;
     let mut trials = Trials::of(&first, source, progress, &found);
     let Some(sized) = advice::choose(&mut trials, &found, wish, sizing.goal())? else {
-        return Ok(None);
+        let why = if progress.stopped() { Why::Stopped } else { Why::NothingToRecommend };
+        return Ok(Err(why));
     };
     let (sessions, percent) = recommended;
     let capacities = [sized.sessions, sessions].into_iter().filter_map(NonZeroU32::new).collect();
@@ -74,14 +119,15 @@ pub(super) fn compare(
     };
     let after = After { source, from_ms: middle_ms };
     let played = second.run(&after, progress)?;
-    let [with_first, with_recommended] = &played.cells[..] else { return Ok(None) };
+    let [with_first, with_recommended] = &played.cells[..] else { return stopped };
+    // The warm-up of the second half may leave less of it.
     if with_first.requests < FEWEST {
-        return Ok(None);
+        return Ok(Err(Why::TooFew([survey.requests, with_first.requests])));
     }
     let (second_half_percent, recommended_percent) =
         (returning(with_first), returning(with_recommended));
-    let Some(its) = Survey::of(&second, &after, progress)? else { return Ok(None) };
-    Ok(Some(Unseen {
+    let Some(its) = Survey::of(&second, &after, progress)? else { return stopped };
+    Ok(Ok(Unseen {
         requests: [survey.requests, with_first.requests],
         clients: [survey.clients, its.clients],
         first_half_sessions: sized.sessions,

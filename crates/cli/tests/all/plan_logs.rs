@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rejoin_testkit::random::Random;
 use serde_json::Value;
 
 use crate::program::{done, file, path, refusal, scratch};
@@ -28,6 +29,20 @@ fn regular(clients: u64, every_s: u64, until_s: u64) -> Vec<Visit> {
         (first_s..until_s).step_by(every_s as usize).map(move |second| (second, client))
     };
     let mut visits: Vec<Visit> = (0..clients).flat_map(of).collect();
+    visits.sort_unstable();
+    visits
+}
+
+/// Returns visits of clients that come at random, at most every `most_s`.
+fn random(clients: u64, most_s: u64, until_s: u64) -> Vec<Visit> {
+    let (mut random, mut visits) = (Random::new(clients), Vec::new());
+    for client in 0..clients {
+        let mut second = random.below(most_s);
+        while second < until_s {
+            visits.push((second, client));
+            second += 100 + random.below(most_s);
+        }
+    }
     visits.sort_unstable();
     visits
 }
@@ -156,4 +171,31 @@ fn counters_of_another_time_are_not_passed_over() {
                     of the log: nothing was compared";
         assert!(warns_of(&found, what), "{:?}", warnings(&found));
     }
+}
+
+/// Two hours of visits, and one line of years ago; then the same two hours twice, three days apart.
+#[test]
+fn a_long_pause_is_told_with_its_place() {
+    let folder = scratch("plan-logs/pause");
+    let visits = random(300, 900, 2 * HOUR_S);
+    let wrong = r#"{"time":946684800,"client":"c1"}"#;
+    let log = file(&folder, "clock.log", format!("{}{wrong}\n", lines(&visits, "")));
+    let found = answer(&["--log", &log]);
+    let what = "between 2000-01-01 00:00:00 and 2026-11-25 09:46";
+    assert!(warns_of(&found, what), "{:?}", warnings(&found));
+    assert!(!warns_of(&found, "too short"), "{:?}", warnings(&found));
+    assert!(warns_of(&found, "the first half of the time has 1 of the"), "{:?}", warnings(&found));
+
+    let days_s = 3 * 86_400;
+    let later: Vec<Visit> =
+        visits.iter().map(|(second, client)| (second + days_s, *client)).collect();
+    let log = file(&folder, "gap.log", lines(&[&visits[..], &later].concat(), ""));
+    let found = answer(&["--log", &log]);
+    assert!(warns_of(&found, "nobody came for 2 d 22 h"), "{:?}", warnings(&found));
+    assert!(warns_of(&found, "rates a second are too low"), "{:?}", warnings(&found));
+    let pause = &found["log"]["longest_pause_s"];
+    assert!((250_000.0..260_000.0).contains(&number(pause)), "{pause}");
+
+    let whole = file(&folder, "whole.log", lines(&visits, ""));
+    assert!(!warns_of(&answer(&["--log", &whole]), "nobody came"));
 }
