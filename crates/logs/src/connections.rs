@@ -24,8 +24,11 @@ pub enum ClientsBy {
 }
 
 /// The time for which the number of a connection is remembered after its last request: a server gives numbers again
-/// when it was restarted, and a port to another client.
+/// when it was restarted.
 const NUMBER_MS: u64 = 3_600_000;
+/// The same for a client's port. Systems take ports by turns or at random from 28,000, and many clients may be behind one
+/// address, so that a port is there again before long. Servers close connections that are idle for minutes.
+const PORT_MS: u64 = 600_000;
 /// The most connections in a half of the table: 2 halves of 24 bytes each and a half more, 150 MB.
 const MOST_IN_A_HALF: usize = 1 << 21;
 
@@ -60,12 +63,14 @@ impl Connections {
     /// Returns true if a connection begins with this request. Requests come in order of time.
     pub(crate) fn begins(&mut self, record: &Record) -> bool {
         let by_number = record.connection != 0;
-        if !by_number && let Some(is_first) = record.is_first() {
-            return is_first;
-        }
-        let (key, within_ms) = match by_number {
-            true => (record.connection, NUMBER_MS),
-            false => (self.client(record), self.reading.keep_alive_ms),
+        let keep_alive_ms = self.reading.keep_alive_ms;
+        let (key, within_ms) = match (by_number, record.is_first()) {
+            (false, Some(is_first)) => return is_first,
+            (false, None) => (self.client(record), keep_alive_ms),
+            // A first request begins a connection, whatever had its number before. Requests of HTTP/2 may all be first.
+            (true, Some(true)) => (record.connection, keep_alive_ms),
+            (true, _) if record.is_port() => (record.connection, PORT_MS.max(keep_alive_ms)),
+            (true, _) => (record.connection, NUMBER_MS),
         };
         self.turn(record.time_ms);
         let last_ms =
@@ -120,6 +125,38 @@ mod tests {
         let lines =
             [(0, "a", "conn=1"), (1, "a", "conn=2"), (600, "a", "conn=1"), (601, "a", "conn=3")];
         assert_eq!(read(ADDRESS, &lines), [true, true, false, true]);
+    }
+
+    #[test]
+    fn a_port_is_another_connection_after_a_while() {
+        let lines = [
+            (0, "a", "port=1"),
+            (599, "a", "port=1"),
+            (1_200, "a", "port=1"),
+            (1_201, "a", "port=2"),
+        ];
+        assert_eq!(read(ADDRESS, &lines), [true, false, true, true]);
+    }
+
+    #[test]
+    fn a_first_request_begins_a_connection_whatever_had_its_number() {
+        for number in ["port=7", "conn=7"] {
+            let line = |second, place| (second, "a", format!("{number} {place}"));
+            // The third request of the second connection comes late; the last two are streams of HTTP/2.
+            let lines = [
+                line(0, "kept=0"),
+                line(3, "kept=1"),
+                line(30, "kept=0"),
+                line(31, "kept=1"),
+                line(300, "kept=2"),
+                line(400, "nth=1"),
+                line(401, "nth=1"),
+            ];
+            let lines: Vec<_> =
+                lines.iter().map(|(at, agent, more)| (*at, *agent, &more[..])).collect();
+            let expected = [true, false, true, false, false, true, false];
+            assert_eq!(read(ADDRESS, &lines), expected, "{number}");
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Entry {
     pub reused: Option<bool>,
     /// The connection, hashed.
     pub connection: Option<u64>,
+    /// True if that is the client's port, which another connection may have had before.
+    pub connection_is_port: bool,
     /// True if it is the first request of its connection.
     pub is_first: Option<bool>,
 }
@@ -357,6 +359,7 @@ impl Told {
             tls: self.tls.map(|(_, tls)| tls).unwrap_or_default(),
             reused: self.reused.map(|(_, reused)| reused),
             connection: self.connection.or(self.port),
+            connection_is_port: self.connection.is_none() && self.port.is_some(),
             is_first: self.is_first,
         })
     }

@@ -24,6 +24,7 @@ const REUSED: u64 = 4;
 const REUSED_KNOWN: u64 = 8;
 const FIRST: u64 = 16;
 const FIRST_KNOWN: u64 = 32;
+const PORT: u64 = 64;
 const FLAGS: u32 = 8;
 
 impl Record {
@@ -36,7 +37,8 @@ impl Record {
             | flag(entry.reused == Some(true), REUSED)
             | flag(entry.reused.is_some(), REUSED_KNOWN)
             | flag(entry.is_first == Some(true), FIRST)
-            | flag(entry.is_first.is_some(), FIRST_KNOWN);
+            | flag(entry.is_first.is_some(), FIRST_KNOWN)
+            | flag(entry.connection_is_port, PORT);
         let address = entry.address;
         Self {
             time_ms: entry.time_ms,
@@ -62,6 +64,11 @@ impl Record {
 
     pub(crate) fn is_first(&self) -> Option<bool> {
         self.has(FIRST_KNOWN).then(|| self.has(FIRST))
+    }
+
+    /// Returns true if the connection is known by the client's port.
+    pub(crate) fn is_port(&self) -> bool {
+        self.has(PORT)
     }
 
     pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {

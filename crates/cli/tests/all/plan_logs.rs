@@ -199,3 +199,26 @@ fn a_long_pause_is_told_with_its_place() {
     let whole = file(&folder, "whole.log", lines(&visits, ""));
     assert!(!warns_of(&answer(&["--log", &whole]), "nobody came"));
 }
+
+/// An office behind one address, in the documented format of Apache: each connection has one request, and ports come again
+/// within the hour.
+#[test]
+fn a_first_request_begins_a_connection_though_its_port_was_there_before() {
+    let folder = scratch("plan-logs/office");
+    let (mut random, mut log) = (Random::new(3), String::new());
+    let visits = self::random(200, 900, 4 * HOUR_S);
+    for (second, client) in &visits {
+        let port = 32_768 + random.below(28_232);
+        let time = BEGINS_S + second;
+        log += &format!(
+            "203.0.113.5 - - [25/Nov/2026:09:46:40 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"ua{client}\" tls=TLSv1.3 \
+             reused=Initial port={port} kept=0 msec={time}\n"
+        );
+    }
+    let log = file(&folder, "office.log", log);
+    let found = answer(&["--log", &log]);
+    // A few of them have the port that another had within the pause.
+    let told = number(&found["log"]["connections"]) / visits.len() as f64;
+    assert!((0.995..=1.0).contains(&told), "{told}, {}", found["log"]);
+    assert!(!warns_of(&found, "port"), "{:?}", warnings(&found));
+}
