@@ -1,7 +1,7 @@
 //! Access logs, as the planner and the simulator read them.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use rejoin_sim::{Pass, Progress, Source};
 use rejoin_trace::Reader;
 
 use crate::arguments::Misuse;
+use crate::stoppable::Stoppable;
 
 /// The pause that ends a connection: `keepalive_timeout` of nginx.
 pub(crate) const KEEP_ALIVE_MS: u64 = 75_000;
@@ -59,7 +60,8 @@ impl Logs {
         let facts = collector.facts();
         let readings = readings(facts, keep_alive_ms, others);
         let window_ms = counters.and_then(|counters| counters.window_ms(facts.span_ms?));
-        let finished = collector.finish(&readings, window_ms.unwrap_or_default(), temporary);
+        let window = window_ms.unwrap_or_default();
+        let finished = collector.finish(&readings, window, temporary, || progress.stopped());
         let Arrivals { facts, told } = finished.map_err(|error| failed(&name, error))?;
         let read = |told: Told| -> anyhow::Result<ReadLog> {
             let trace = Arc::new(told.trace.try_clone().context(TEMPORARY)?);
@@ -79,12 +81,11 @@ fn temporary() -> io::Result<File> {
 
 fn read_one(collector: &mut Collector, path: &Path, progress: &Progress) -> anyhow::Result<()> {
     let name = shown(path);
-    let log: Box<dyn Read> = if is_standard_input(path) {
-        Box::new(io::stdin().lock())
-    } else {
-        let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
-        Box::new(file)
+    let log = match is_standard_input(path) {
+        true => Stoppable::standard_input(progress, |_| {}),
+        false => Stoppable::open(path, progress, |_| {}),
     };
+    let log = log.with_context(|| format!("{name}: cannot be read"))?;
     let read = collector.read(&name, log, || progress.stopped());
     read.map_err(|error| failed(&name, error))
 }

@@ -34,6 +34,7 @@ mod simulate;
 mod sizes;
 mod stats;
 mod status;
+mod stoppable;
 mod store;
 mod terminal;
 mod ticket_keys;

@@ -17,7 +17,7 @@ use crate::sorted::Sorter;
 
 /// The bits of a client's number: those above are a group's in a trace.
 const CLIENT_BITS: u64 = (1 << 56) - 1;
-/// The lines between two questions whether to stop.
+/// The lines, or the sorted requests, between two questions whether to stop.
 const AT_ONCE: u64 = 1 << 12;
 
 /// A reader of logs.
@@ -167,10 +167,14 @@ impl Collector {
         let mut text = Vec::new();
         self.line = 0;
         loop {
-            let read =
-                line::read(&mut input, &mut text).map_err(|cause| failed(self.line, cause))?;
+            // An input that waits ends where it is told to stop, also within what is compressed.
+            let read = line::read(&mut input, &mut text).map_err(|cause| match stopped() {
+                true => Error::Stopped,
+                false => failed(self.line, cause),
+            })?;
             self.line += 1;
             match read {
+                Line::End if stopped() => return Err(Error::Stopped),
                 Line::End => return Ok(()),
                 Line::TooLong => {
                     self.facts.lines += 1;
@@ -208,12 +212,13 @@ impl Collector {
     /// first time of `window_ms` and not after the second is counted apart.
     ///
     /// # Errors
-    /// Returns an error if there is no request over TLS, and those of files.
+    /// Returns an error if there is no request over TLS, those of files, and [`Error::Stopped`] when `stopped` is true.
     pub fn finish(
         self,
         readings: &[Reading],
         window_ms: (u64, u64),
         file: impl Fn() -> io::Result<File>,
+        stopped: impl Fn() -> bool,
     ) -> Result<Arrivals, Error> {
         let Self { mut facts, sorter, .. } = self;
         let Some((first_ms, _)) = facts.span_ms else { return Err(nothing(&facts)) };
@@ -222,6 +227,9 @@ impl Collector {
         let (after_ms, until_ms) = window_ms;
         let mut pauses = Pauses::default();
         sorter.each(|record| {
+            if pauses.requests.is_multiple_of(AT_ONCE) && stopped() {
+                return Err(Error::Stopped);
+            }
             pauses.add(record.time_ms);
             let within = record.time_ms > after_ms && record.time_ms <= until_ms;
             facts.in_window += u64::from(within);

@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -14,15 +13,15 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use rejoin_sim::Progress;
 use rejoin_trace::grouped;
-use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
 use super::follow::Follow;
-use super::live::{Live, is_readable};
+use super::live::Live;
 use super::programs::Programs;
 use super::{Arguments, misuse};
 use crate::arguments::Misuse;
 use crate::beside::resolved;
+use crate::stoppable::Stoppable;
 use crate::terminal;
 
 /// All inputs, ordered by name.
@@ -197,17 +196,12 @@ impl Input {
     ) -> Result<Box<dyn Read + 'a>, String> {
         match &self.from {
             From::File(path) => {
-                // `Stoppable` waits for the writer of a pipe, so that Ctrl-C ends the wait.
-                let flags = OFlags::NONBLOCK.bits().cast_signed();
-                let opened = File::options().read(true).custom_flags(flags).open(path);
-                let file = opened.map_err(|error| error.to_string())?;
-                Ok(Box::new(Stoppable { input: file, stop, bar }))
+                let opened = Stoppable::open(path, stop, |bytes| bar.inc(bytes));
+                Ok(Box::new(opened.map_err(|error| error.to_string())?))
             }
             From::StandardInput => {
-                // Without the buffer of `Stdin`: what it holds would be waited for.
-                let input = io::stdin().as_fd().try_clone_to_owned();
-                let input = File::from(input.map_err(|error| error.to_string())?);
-                Ok(Box::new(Stoppable { input, stop, bar }))
+                let input = Stoppable::standard_input(stop, |bytes| bar.inc(bytes));
+                Ok(Box::new(input.map_err(|error| error.to_string())?))
             }
             From::Interface(live) => Ok(Box::new(live.read(stop, bar))),
             From::Nowhere(reason) => Err(reason.clone()),
@@ -271,28 +265,4 @@ fn applications(path: &Path, inputs: &[Input]) -> anyhow::Result<HashMap<String,
         return Err(misuse(path, &what));
     }
     Ok(found)
-}
-
-/// A reader that Ctrl-C ends, even while it waits.
-struct Stoppable<'a, R> {
-    input: R,
-    stop: &'a Progress,
-    bar: &'a ProgressBar,
-}
-
-impl<R: Read + AsFd> Read for Stoppable<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = loop {
-            if !is_readable(self.input.as_fd(), self.stop, None)? {
-                return Ok(0);
-            }
-            match self.input.read(buffer) {
-                // Another reader took it.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => break read?,
-            }
-        };
-        self.bar.inc(length as u64);
-        Ok(length)
-    }
 }

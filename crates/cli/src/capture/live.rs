@@ -4,7 +4,7 @@
 //! each, whatever the kind of interface. They become Linux cooked captures (`LINKTYPE_LINUX_SLL2`).
 
 use std::io::{self, IoSliceMut, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -21,11 +21,11 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 use rejoin_sim::Progress;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{SockFilter, SockRef};
 
 use super::programs::Programs;
 use crate::arguments::Misuse;
+use crate::stoppable::is_readable;
 
 /// The size of the receive buffer.
 const WAITING_BYTES: usize = 64 << 20;
@@ -240,22 +240,4 @@ fn record(
     capture.extend_from_slice(&[from.pkttype(), 0]);
     capture.extend_from_slice(&[0; 8]);
     capture.extend_from_slice(packet);
-}
-
-/// Waits until there is something to read. Returns false if Ctrl-C or the end of the time came first.
-pub(super) fn is_readable(
-    input: impl AsFd,
-    stop: &Progress,
-    until: Option<Instant>,
-) -> io::Result<bool> {
-    const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    while !stop.stopped() && until.is_none_or(|until| Instant::now() < until) {
-        let mut wanted = [PollFd::new(&input, PollFlags::IN)];
-        match poll(&mut wanted, Some(&LOOK_EVERY)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(false)
 }

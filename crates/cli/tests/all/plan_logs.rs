@@ -1,11 +1,16 @@
 //! Logs that lead `rejoin plan` astray: what it says of them.
 
 use std::fs;
+use std::io::Write;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rejoin_testkit::random::Random;
 use serde_json::Value;
 
-use crate::program::{done, file, path, refusal, scratch};
+use crate::REJOIN;
+use crate::program::{complaint, done, file, interrupt, path, refusal, scratch, start};
 
 /// The first time of the logs, in seconds since 1970.
 const BEGINS_S: u64 = 1_795_600_000;
@@ -221,4 +226,38 @@ fn a_first_request_begins_a_connection_though_its_port_was_there_before() {
     let told = number(&found["log"]["connections"]) / visits.len() as f64;
     assert!((0.995..=1.0).contains(&told), "{told}, {}", found["log"]);
     assert!(!warns_of(&found, "port"), "{:?}", warnings(&found));
+}
+
+fn waits_for_input(arguments: &[&str]) -> Child {
+    let mut command = Command::new(REJOIN);
+    command.arg("plan").args(arguments).stdin(Stdio::piped());
+    start(&mut command)
+}
+
+/// Waits for the end for ten seconds at most.
+fn ends_soon(mut child: Child) -> Output {
+    let begun = Instant::now();
+    while child.try_wait().expect("our own child").is_none() {
+        if begun.elapsed() > Duration::from_secs(10) {
+            child.kill().expect("our own child");
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().expect("an end")
+}
+
+#[test]
+fn waiting_for_standard_input_ends_at_an_interrupt() {
+    let zipped = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
+    for given in [&b""[..], b"{\"time\":1795600000,\"client\":\"a\"}\n", zipped] {
+        let mut child = waits_for_input(&["--log", "-"]);
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(given).expect("room");
+        thread::sleep(Duration::from_millis(500));
+        interrupt(&child);
+        let (line, code) = complaint(&ends_soon(child));
+        assert!(line.contains("interrupted before anything was tried") && code == 1, "{line}");
+        drop(input);
+    }
 }
