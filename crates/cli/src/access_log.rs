@@ -53,6 +53,9 @@ impl Logs {
         let mut key = [0; 16];
         rejoin_store::fill_at_random(&mut key)?;
         let mut collector = Collector::new(key, temporary().context(TEMPORARY)?);
+        if counters.is_some() {
+            collector.keep_plain();
+        }
         for path in paths {
             read_one(&mut collector, path, progress)?;
         }

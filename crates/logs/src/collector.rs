@@ -28,6 +28,8 @@ pub struct Collector {
     facts: Facts,
     /// The line of the file that is read.
     line: u64,
+    /// True if requests without TLS are kept to be counted in a window.
+    keeps_plain: bool,
 }
 
 /// The content of logs, counted over all lines.
@@ -53,6 +55,9 @@ pub struct Facts {
     pub span_ms: Option<(u64, u64)>,
     /// The requests in the window that was asked for.
     pub in_window: u64,
+    /// The requests without TLS in that window, and their connections as the first reading tells them apart, if they were
+    /// kept.
+    pub plain_in_window: (u64, u64),
     /// The longest time in which nobody came.
     pub longest_pause: Option<Pause>,
 }
@@ -149,7 +154,12 @@ impl Collector {
     /// are too many for memory.
     pub fn new(key: [u8; 16], file: File) -> Self {
         let (parser, sorter) = (Parser::new(key), Sorter::new(file));
-        Self { parser, sorter, facts: Facts::default(), line: 0 }
+        Self { parser, sorter, facts: Facts::default(), line: 0, keeps_plain: false }
+    }
+
+    /// Keeps requests without TLS, too, to count them in a window of time.
+    pub fn keep_plain(&mut self) {
+        self.keeps_plain = true;
     }
 
     /// Reads a log to its end; the name is for what is told of malformed lines. Logs may come in any order.
@@ -193,14 +203,22 @@ impl Collector {
         self.facts.lines += 1;
         match self.parser.parse(text) {
             Err(why) => self.facts.leave_out(why, name, self.line),
-            Ok(entry) if entry.tls == Tls::Plain => self.facts.without_tls += 1,
+            Ok(entry) if entry.tls == Tls::Plain => {
+                self.facts.without_tls += 1;
+                if self.keeps_plain {
+                    self.keep(&entry)?;
+                }
+            }
             Ok(entry) => {
                 self.facts.count(&entry);
-                let record = Record::of(&entry, self.sorter.count(), &self.parser);
-                self.sorter.push(record)?;
+                self.keep(&entry)?;
             }
         }
         Ok(())
+    }
+
+    fn keep(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.sorter.push(Record::of(entry, self.sorter.count(), &self.parser))
     }
 
     /// Returns what was counted so far.
@@ -226,12 +244,20 @@ impl Collector {
         let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
         let (after_ms, until_ms) = window_ms;
         let mut pauses = Pauses::default();
+        let mut plain = readings.first().map(|reading| Connections::new(*reading));
         sorter.each(|record| {
             if pauses.requests.is_multiple_of(AT_ONCE) && stopped() {
                 return Err(Error::Stopped);
             }
-            pauses.add(record.time_ms);
             let within = record.time_ms > after_ms && record.time_ms <= until_ms;
+            if record.is_plain() {
+                let begins = plain.as_mut().is_some_and(|plain| plain.begins(&record));
+                let (requests, connections) = &mut facts.plain_in_window;
+                *requests += u64::from(within);
+                *connections += u64::from(within && begins);
+                return Ok(());
+            }
+            pauses.add(record.time_ms);
             facts.in_window += u64::from(within);
             outputs.iter_mut().try_for_each(|output| output.take(&record, first_ms, within))
         })?;

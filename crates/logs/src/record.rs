@@ -25,6 +25,7 @@ const REUSED_KNOWN: u64 = 8;
 const FIRST: u64 = 16;
 const FIRST_KNOWN: u64 = 32;
 const PORT: u64 = 64;
+const PLAIN: u64 = 128;
 const FLAGS: u32 = 8;
 
 impl Record {
@@ -38,7 +39,8 @@ impl Record {
             | flag(entry.reused.is_some(), REUSED_KNOWN)
             | flag(entry.is_first == Some(true), FIRST)
             | flag(entry.is_first.is_some(), FIRST_KNOWN)
-            | flag(entry.connection_is_port, PORT);
+            | flag(entry.connection_is_port, PORT)
+            | flag(entry.tls == Tls::Plain, PLAIN);
         let address = entry.address;
         Self {
             time_ms: entry.time_ms,
@@ -64,6 +66,11 @@ impl Record {
 
     pub(crate) fn is_first(&self) -> Option<bool> {
         self.has(FIRST_KNOWN).then(|| self.has(FIRST))
+    }
+
+    /// Returns true if the request came without TLS.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.has(PLAIN)
     }
 
     /// Returns true if the connection is known by the client's port.

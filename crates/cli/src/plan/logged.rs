@@ -200,6 +200,8 @@ pub(super) struct Checked {
     pub(super) window_s: f64,
     pub(super) counter_growth: f64,
     pub(super) log_count: u64,
+    /// Those of them without TLS: a counter may have them or not, and what is closer is taken.
+    pub(super) without_tls: u64,
     /// The surplus of the log over the counter, in percent of the counter.
     pub(super) log_more_percent: f64,
 }
@@ -210,11 +212,19 @@ pub(super) struct Checked {
 /// Returns a warning if they have none.
 pub(super) fn check(counters: &Counters, logs: &Logs) -> Result<Vec<Checked>, String> {
     let Some(window) = logs.window_ms else { return Err(never_counted(logs)) };
-    let (requests, connections) = (logs.facts.in_window, logs.readings[0].told.in_window);
+    let (plain_requests, plain_connections) = logs.facts.plain_in_window;
+    let requests = (logs.facts.in_window, plain_requests);
+    let connections = (logs.readings[0].told.in_window, plain_connections);
     let compared = |counter: Counter| {
         let off = |count: u64| (count as f64 - counter.growth) * 100.0 / counter.growth.max(1.0);
-        let closer = off(requests).abs() < off(connections).abs();
-        let (counts, log_count) = match counter.counted {
+        // What the log has, and how much of it is without TLS.
+        let closest = |(tls, plain): (u64, u64)| {
+            let with_plain = off(tls + plain).abs() < off(tls).abs();
+            if with_plain { (tls + plain, plain) } else { (tls, 0) }
+        };
+        let (requests, connections) = (closest(requests), closest(connections));
+        let closer = off(requests.0).abs() < off(connections.0).abs();
+        let (counts, (log_count, without_tls)) = match counter.counted {
             Counted::Requests => ("requests", requests),
             Counted::Unknown if closer => ("requests", requests),
             Counted::Connections | Counted::Unknown => ("connections", connections),
@@ -224,6 +234,7 @@ pub(super) fn check(counters: &Counters, logs: &Logs) -> Result<Vec<Checked>, St
             window_s: (window.1 - window.0) as f64 / 1_000.0,
             counter_growth: counter.growth,
             log_count,
+            without_tls,
             log_more_percent: off(log_count),
             counter: counter.name,
         }
@@ -244,8 +255,12 @@ impl Checked {
     pub(super) fn text(&self) -> String {
         let name = printable(&self.counter);
         let name = if name.is_empty() { "a counter without a name".to_owned() } else { name };
+        let plain = match self.without_tls {
+            0 => String::new(),
+            plain => format!(", {} of them without TLS", grouped(plain)),
+        };
         format!(
-            "{name} grew by {} in {}; the log has {} {} ({:+.1} %)",
+            "{name} grew by {} in {}; the log has {} {}{plain} ({:+.1} %)",
             rejoin_sim::report::thousands(self.counter_growth),
             time(self.window_s as u64),
             grouped(self.log_count),

@@ -178,6 +178,31 @@ fn counters_of_another_time_are_not_passed_over() {
     }
 }
 
+/// Each third request came without TLS; the counter counts all connections.
+#[test]
+fn plain_requests_are_no_reason_to_doubt_the_log() {
+    let folder = scratch("plan-logs/plain");
+    let visits = regular(300, 400, 2 * HOUR_S);
+    let all: Vec<String> =
+        lines(&visits, ",\"tls\":\"TLSv1.2\"").lines().map(str::to_owned).collect();
+    let plain = |(at, line): (usize, &String)| match at % 3 {
+        0 => line.replace("TLSv1.2", "-") + "\n",
+        _ => line.clone() + "\n",
+    };
+    let log = file(&folder, "plain.log", all.iter().enumerate().map(plain).collect::<String>());
+    let within =
+        |until_s: u64| visits.iter().filter(|(second, _)| *second <= until_s).count() as u64;
+    let samples = [(600, within(600)), (HOUR_S, within(HOUR_S))];
+    let counters = counters(&folder, &samples);
+    let found = answer(&["--log", &log, "--counters", &counters]);
+    assert!(!warns_of(&found, "the log lacks some"), "{:?}", warnings(&found));
+    let checked = &found["counters"][0];
+    assert_eq!(number(&checked["counter_growth"]), (samples[1].1 - samples[0].1) as f64);
+    assert!(number(&checked["without_tls"]) > 0.0, "{checked}");
+    let said = done(&["plan", "--log", &log, "--counters", &counters]);
+    assert!(said.contains(" of them without TLS (+0.0 %)"), "{said}");
+}
+
 /// Two hours of visits, and one line of years ago; then the same two hours twice, three days apart.
 #[test]
 fn a_long_pause_is_told_with_its_place() {
