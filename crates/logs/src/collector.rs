@@ -13,6 +13,7 @@ use crate::fields::Tls;
 use crate::input;
 use crate::line::{self, Line};
 use crate::record::Record;
+use crate::single::Single;
 use crate::sorted::Sorter;
 
 /// The bits of a client's number: those above are a group's in a trace.
@@ -58,6 +59,9 @@ pub struct Facts {
     /// The requests without TLS in that window, and their connections as the first reading tells them apart, if they were
     /// kept.
     pub plain_in_window: (u64, u64),
+    /// The clients that came back and whose connections are named, and those of them that never had another connection than
+    /// their first; in a sample of 65,536 at most.
+    pub came_back: (u64, u64),
     /// The longest time in which nobody came.
     pub longest_pause: Option<Pause>,
 }
@@ -244,6 +248,7 @@ impl Collector {
         let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
         let (after_ms, until_ms) = window_ms;
         let mut pauses = Pauses::default();
+        let mut single = Single::new(readings.first().map_or(0, |reading| reading.keep_alive_ms));
         let mut plain = readings.first().map(|reading| Connections::new(*reading));
         sorter.each(|record| {
             if pauses.requests.is_multiple_of(AT_ONCE) && stopped() {
@@ -258,11 +263,12 @@ impl Collector {
                 return Ok(());
             }
             pauses.add(record.time_ms);
+            single.take(&record);
             facts.in_window += u64::from(within);
             outputs.iter_mut().try_for_each(|output| output.take(&record, first_ms, within))
         })?;
         let told = outputs.into_iter().map(Output::finish).collect::<Result<_, _>>()?;
-        facts.longest_pause = pauses.longest;
+        (facts.longest_pause, facts.came_back) = (pauses.longest, single.counts());
         Ok(Arrivals { facts, told })
     }
 }

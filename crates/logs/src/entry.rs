@@ -145,7 +145,7 @@ impl Parser {
 
     fn text(&self, line: &[u8]) -> Result<Entry, Why> {
         let (before, at, after) = around_time(line).ok_or(Why::NoTime)?;
-        let mut told = Told { time: Some((0, at)), ..Told::default() };
+        let mut told = Told { time: Some((0, at)), in_brackets: true, ..Told::default() };
         // HAProxy's times have no zone, and the port is part of the address.
         let (address, port) = address(before, !at.has_zone).ok_or(Why::NoClient)?;
         told.address = Some((0, self.client(address)));
@@ -308,6 +308,8 @@ impl<'a> Iterator for Tokens<'a> {
 #[derive(Default)]
 struct Told {
     time: Option<(usize, Moment)>,
+    /// True if the line is a text, which has its time in brackets.
+    in_brackets: bool,
     address: Option<(usize, u64)>,
     agent: Option<u64>,
     tls: Option<(usize, Tls)>,
@@ -331,16 +333,18 @@ impl Told {
             Field::Tls => keep(&mut self.tls, rank, Some(Tls::of(value))),
             _ if nothing => {}
             Field::Time => {
-                let before = self.time.as_ref().map(|(_, at)| at.has_zone);
+                let has_zone = self.time.as_ref().is_some_and(|(_, at)| at.has_zone);
                 let read = time::any(value);
                 // A time in brackets that has a zone is kept unless this one is finer.
-                if before != Some(true) || name.eq_ignore_ascii_case(b"msec") {
+                if !(self.in_brackets && has_zone) || name.eq_ignore_ascii_case(b"msec") {
                     keep(&mut self.time, rank, read);
                 }
             }
             Field::Client => keep(&mut self.address, rank, Some(parser.client(value))),
             Field::Agent => self.agent = Some(parser.hash(Kind::Agent, value)),
             Field::Reused => keep(&mut self.reused, rank, reused(value)),
+            // The header of this name has no number: keep-alive, close, Upgrade.
+            Field::Connection if !value.iter().any(u8::is_ascii_digit) => {}
             Field::Connection => self.connection = Some(parser.hash(Kind::Connection, value)),
             Field::Port => self.port = Some(parser.hash(Kind::Port, value)),
             Field::Nth => self.is_first = number(value).map(|nth| nth <= 1),

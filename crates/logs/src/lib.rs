@@ -21,6 +21,7 @@ mod fields;
 mod input;
 mod line;
 mod record;
+mod single;
 mod sorted;
 mod time;
 

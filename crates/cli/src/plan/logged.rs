@@ -12,6 +12,8 @@ use crate::units::{percent, time};
 const MANY_MALFORMED_PERCENT: f64 = 1.0;
 /// The part of a log's time, as its divisor, from which on a pause leads to a warning.
 const LONG_PAUSE: u64 = 4;
+/// The fewest clients that come back of which anything is said.
+const FEWEST_BACK: u64 = 10;
 /// The difference between log and counters, in percent, from which there is a warning.
 const ANOTHER_COUNT_PERCENT: f64 = 5.0;
 
@@ -39,6 +41,8 @@ pub(super) struct Logged {
     pub(super) without_zone: u64,
     /// The longest time in which nobody came, in seconds.
     pub(super) longest_pause_s: f64,
+    /// True if nearly every client that comes back has one number of a connection for ever.
+    pub(super) one_connection_each: bool,
     #[serde(skip)]
     long_pause: Option<Pause>,
     /// The connections of TLS 1.3 among those whose version is told, in percent.
@@ -68,7 +72,7 @@ impl Logged {
         };
         let of_requests = |count: u64| share((count, facts.requests)).unwrap_or_default();
         let (out_of_order, out_of_order_ms) = facts.out_of_order;
-        let pause = facts.longest_pause;
+        let (pause, (back, one)) = (facts.longest_pause, facts.came_back);
         let span_ms = facts.span_ms.map_or(0, |(first_ms, last_ms)| last_ms - first_ms);
         Self {
             lines: facts.lines,
@@ -85,6 +89,7 @@ impl Logged {
             out_of_order_ms,
             without_zone: facts.without_zone,
             longest_pause_s: pause.map_or(0.0, |pause| pause.length_ms() as f64 / 1_000.0),
+            one_connection_each: back >= FEWEST_BACK && one * 10 >= back * 9,
             long_pause: pause.filter(|pause| pause.length_ms() > span_ms / LONG_PAUSE),
             tls_13_percent: share(first.tls_13),
             resumed_percent: share(first.reused),
@@ -175,6 +180,13 @@ impl Logged {
                 grouped(pause.before),
                 grouped(self.requests)
             ));
+        }
+        if self.one_connection_each {
+            warnings.push(
+                "all requests of nearly every client have the same port or connection, so that returns are missed: if \
+                 that is the server's port, or a header, rename it in the log"
+                    .to_owned(),
+            );
         }
         if self.overflows > 0 {
             warnings.push(

@@ -286,3 +286,67 @@ fn waiting_for_standard_input_ends_at_an_interrupt() {
         drop(input);
     }
 }
+
+#[test]
+fn the_better_of_two_times_in_json_counts() {
+    let folder = scratch("plan-logs/times");
+    let visits = regular(200, 400, 2 * HOUR_S);
+    let log = lines(&visits, "").replace(
+        "{\"time\":",
+        "{\"@timestamp\":\"2026-11-25T09:00:00Z\",\"time_iso8601\":\"2000-01-01T00:00:00Z\",\"msec\":",
+    );
+    let log = file(&folder, "times.log", log);
+    let found = answer(&["--log", &log]);
+    assert!((number(&found["counted_s"]) - 2.0 * HOUR_S as f64).abs() < 10.0, "{found}");
+    let shipped = fs::read_to_string(&log).expect("a log").replace("\"msec\":", "\"n\":");
+    let shipped = shipped.replace("2000-01-01T00:00:00Z", "2026-11-25T09:46:40+00:00");
+    // What a shipper stamps is the time at which it has read the line.
+    let shipped: String = shipped
+        .lines()
+        .enumerate()
+        .map(|(at, line)| {
+            line.replace("09:46:40", &format!("09:{:02}:{:02}", at / 60 % 60, at % 60)) + "\n"
+        })
+        .collect();
+    let (line, _) = refusal(&[
+        "plan",
+        "--log",
+        &file(&folder, "same.log", shipped.replace("time_iso8601", "other")),
+    ]);
+    assert!(line.contains("nothing to resume"), "{line}");
+    let found = answer(&["--log", &file(&folder, "shipped.log", shipped), "--keep-alive", "1s"]);
+    assert!(number(&found["counted_s"]) > 1_000.0, "{found}");
+}
+
+#[test]
+fn a_header_or_the_servers_port_is_no_connection() {
+    let folder = scratch("plan-logs/connection");
+    let visits = regular(200, 400, 2 * HOUR_S);
+    for (name, more) in [
+        ("header.log", ",\"connection\":\"keep-alive\""),
+        ("upgrade.log", ",\"connection\":\"Upgrade\""),
+    ] {
+        let log = file(&folder, name, lines(&visits, more));
+        let found = answer(&["--log", &log]);
+        assert_eq!(found["log"]["connections"], visits.len() as u64, "{name}: {}", found["log"]);
+    }
+    let port = ",\"port\":443";
+    let log = file(&folder, "never.log", lines(&visits, port));
+    let (line, _) = refusal(&["plan", "--log", &log]);
+    assert!(
+        line.contains("3,600 requests are 200 connections of 200 clients; is their port"),
+        "{line}"
+    );
+    let visits = regular(200, 700, 4 * HOUR_S);
+    let log = file(&folder, "port.log", lines(&visits, port));
+    let found = answer(&["--log", &log]);
+    let what = "all requests of nearly every client have the same port";
+    assert!(warns_of(&found, what), "{:?}", warnings(&found));
+    let mut random = Random::new(1);
+    let own: String = visits
+        .iter()
+        .map(|visit| lines(&[*visit], &format!(",\"port\":{}", 20_000 + random.below(40_000))))
+        .collect();
+    let found = answer(&["--log", &file(&folder, "own.log", own)]);
+    assert!(!warns_of(&found, "port"), "{:?}", warnings(&found));
+}
