@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bar = watch.bar("looking at the arrivals    ");
     let mut simulation = simulation(arguments, &plan, &arrivals);
     let survey = survey(&mut simulation, &arrivals, progress)?;
-    check(arguments, &survey, &arrivals)?;
+    check(arguments, &survey, &arrivals, logs.as_ref())?;
     simulation.policies = policies(arguments, &survey);
     let wish = wish(arguments);
     let target_percent = wish.target();
@@ -210,7 +210,12 @@ fn survey(
 }
 
 /// Checks that the arrivals leave something to resume.
-fn check(arguments: &Arguments, survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
+fn check(
+    arguments: &Arguments,
+    survey: &Survey,
+    arrivals: &Arrivals<'_>,
+    logs: Option<&Logs>,
+) -> anyhow::Result<()> {
     if survey.requests == 0.0 {
         return Err(arrivals.none_counted());
     }
@@ -224,7 +229,8 @@ fn check(arguments: &Arguments, survey: &Survey, arrivals: &Arrivals<'_>) -> any
     );
     anyhow::ensure!(
         survey.returning_percent() > 0.0,
-        "{name}: no client comes back with a session: there is nothing to resume"
+        "{name}: no client comes back with a session: there is nothing to resume{}",
+        logs.map(|logs| logged::why_nobody_returns(logs, survey.clients)).unwrap_or_default()
     );
     Ok(())
 }

@@ -198,6 +198,39 @@ impl Logged {
     }
 }
 
+/// The clients of a log, at most, whose addresses may be those of balancers.
+const FEW_CLIENTS: u64 = 10;
+
+/// Returns what a log without returning clients has, and what may be the cause, to be added to a sentence.
+pub(super) fn why_nobody_returns(logs: &Logs, clients: u64) -> String {
+    let Logged { requests, connections, connection_told_percent, one_connection_each, .. } =
+        Logged::of(logs);
+    let counted = |count: u64, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{} {what}s", grouped(count)),
+    };
+    let lower = if connection_told_percent < 100.0 { "lower --keep-alive" } else { "" };
+    let cause = match (one_connection_each, connections * 2 <= requests, lower) {
+        (true, ..) => {
+            "is their port the server's, or their connection a header? rename it in the log"
+        }
+        (_, false, _) => "",
+        (.., lower) if clients > FEW_CLIENTS => lower,
+        (.., "") => "is it a balancer's address? log the client's",
+        _ => "is it a balancer's address? log the client's, or lower --keep-alive",
+    };
+    let mut text = format!(
+        "; {} are {} of {}",
+        counted(requests, "request"),
+        counted(connections, "connection"),
+        counted(clients, "client")
+    );
+    if !cause.is_empty() {
+        text += &format!("; {cause}");
+    }
+    text
+}
+
 /// Returns a share in percent; `None` of nothing.
 fn share((part, whole): (u64, u64)) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)

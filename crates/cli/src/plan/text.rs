@@ -51,8 +51,9 @@ pub(super) fn head(answer: &Answer<'_>) -> String {
     } else {
         String::new()
     };
+    let arrivals = if answer.log.is_some() { "connections" } else { "requests" };
     format!(
-        "{title}: {} clients, {} requests{rate}, TLS {}{servers}",
+        "{title}: {} clients, {} {arrivals}{rate}, TLS {}{servers}",
         grouped(clients),
         report::thousands(answer.requests),
         answer.tls

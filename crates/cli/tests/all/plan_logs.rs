@@ -350,3 +350,25 @@ fn a_header_or_the_servers_port_is_no_connection() {
     let found = answer(&["--log", &file(&folder, "own.log", own)]);
     assert!(!warns_of(&found, "port"), "{:?}", warnings(&found));
 }
+
+#[test]
+fn where_there_is_nothing_to_resume_the_cause_is_told() {
+    let folder = scratch("plan-logs/one-address");
+    let visits: Vec<Visit> = (0..5_000).map(|second| (second, 0)).collect();
+    let log = file(&folder, "one.log", lines(&visits, ""));
+    let (line, code) = refusal(&["plan", "--log", &log]);
+    let told = "5,000 requests are 1 connection of 1 client";
+    assert!(line.contains(told) && line.contains("--keep-alive") && code == 1, "{line}");
+}
+
+#[test]
+fn the_arrivals_of_a_log_are_connections() {
+    let folder = scratch("plan-logs/head");
+    let log = file(&folder, "regular.log", lines(&regular(200, 400, 2 * HOUR_S), ""));
+    let said = done(&["plan", "--log", &log]);
+    assert!(
+        said.lines().next().is_some_and(|head| head.contains("3,600 connections, 0.5")),
+        "{said}"
+    );
+    assert!(!said.contains("3,600 requests, 0.5"), "{said}");
+}
