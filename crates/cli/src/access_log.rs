@@ -56,6 +56,7 @@ impl Logs {
         if counters.is_some() {
             collector.keep_plain();
         }
+        progress.prepare(paths.iter().map(|path| bytes(path)).sum());
         for path in paths {
             read_one(&mut collector, path, progress)?;
         }
@@ -84,13 +85,24 @@ fn temporary() -> io::Result<File> {
 
 fn read_one(collector: &mut Collector, path: &Path, progress: &Progress) -> anyhow::Result<()> {
     let name = shown(path);
+    let bytes = bytes(path);
     let log = match is_standard_input(path) {
         true => Stoppable::standard_input(progress, |_| {}),
-        false => Stoppable::open(path, progress, |_| {}),
+        false => Stoppable::open(path, progress, |length| {
+            if bytes > 0 {
+                progress.advance(length);
+            }
+        }),
     };
     let log = log.with_context(|| format!("{name}: cannot be read"))?;
     let read = collector.read(&name, log, || progress.stopped());
     read.map_err(|error| failed(&name, error))
+}
+
+/// Returns the bytes of a file; 0 of what has no end that is known.
+fn bytes(path: &Path) -> u64 {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    found.map_or(0, |file| file.len())
 }
 
 fn failed(name: &str, error: Error) -> anyhow::Error {

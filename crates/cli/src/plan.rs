@@ -100,6 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         html.differs_from(&read.map(resolved).collect::<Vec<_>>())?;
     }
     let counters = arguments.counters.as_deref().map(read_counters).transpose()?;
+    let bar = watch.bar("reading the logs           ");
     let logs = arguments.input.logs(counters.as_ref(), true, progress)?;
     let plan = match &logs {
         Some(logs) if !arguments.input.has_plan() => plan_of(logs)?,
@@ -107,7 +108,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
     let costs = Costs::of(arguments, plan.server.tls)?;
-    let bar = watch.bar("looking at the arrivals    ");
+    bar.set_prefix("looking at the arrivals    ");
+    bar.reset();
     let mut simulation = simulation(arguments, &plan, &arrivals);
     let survey = survey(&mut simulation, &arrivals, progress)?;
     check(arguments, &survey, &arrivals, logs.as_ref())?;

@@ -64,7 +64,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = arguments.input.plan()?;
     let watch = Watch::start()?;
     let progress = watch.progress();
+    let reading = watch.bar("reading the logs");
     let logs = arguments.input.logs(None, false, progress)?;
+    reading.finish_and_clear();
     let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
     if let Some(path) = &arguments.write_trace {
         return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, progress);

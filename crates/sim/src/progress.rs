@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Progress {
     stop: AtomicBool,
-    /// The work done, in parts of a pass for each cell.
+    /// The work done, in parts of a pass for each cell, or in those of other work.
     done: AtomicU64,
     total: AtomicU64,
 }
@@ -31,9 +31,19 @@ impl Progress {
         self.done.load(Ordering::Relaxed) as f64 / total as f64
     }
 
-    pub(crate) fn begin(&self, cells: usize) {
+    /// Begins work that prepares a simulation, of so many parts.
+    pub fn prepare(&self, parts: u64) {
         self.done.store(0, Ordering::Relaxed);
-        self.total.store(cells as u64 * PARTS as u64, Ordering::Relaxed);
+        self.total.store(parts, Ordering::Relaxed);
+    }
+
+    /// Counts parts of such work as done.
+    pub fn advance(&self, parts: u64) {
+        self.done.fetch_add(parts, Ordering::Relaxed);
+    }
+
+    pub(crate) fn begin(&self, cells: usize) {
+        self.prepare(cells as u64 * PARTS as u64);
     }
 
     /// Starts to follow one pass of so many cells.
@@ -57,5 +67,22 @@ impl PassProgress<'_> {
         let more = done.saturating_sub(self.done);
         self.done += more;
         self.progress.done.fetch_add(more * self.cells, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_before_a_simulation_is_counted_apart() {
+        let progress = Progress::default();
+        progress.prepare(400);
+        progress.advance(100);
+        assert_eq!(progress.part_over(), 0.25);
+        progress.begin(2);
+        assert_eq!(progress.part_over(), 0.0);
+        progress.pass(1).set(0.5);
+        assert_eq!(progress.part_over(), 0.25);
     }
 }
