@@ -52,7 +52,7 @@ impl Logs {
         }
         let mut key = [0; 16];
         rejoin_store::fill_at_random(&mut key)?;
-        let mut collector = Collector::new(key, temporary().context(TEMPORARY)?);
+        let mut collector = Collector::new(key, temporary().with_context(no_temporary)?);
         if counters.is_some() {
             collector.keep_plain();
         }
@@ -68,7 +68,7 @@ impl Logs {
         let finished = collector.finish(&readings, window, temporary, || progress.stopped());
         let Arrivals { facts, told } = finished.map_err(|error| failed(&name, error))?;
         let read = |told: Told| -> anyhow::Result<ReadLog> {
-            let trace = Arc::new(told.trace.try_clone().context(TEMPORARY)?);
+            let trace = Arc::new(told.trace.try_clone().with_context(no_temporary)?);
             Ok(ReadLog { told, trace })
         };
         let readings = told.into_iter().map(read).collect::<Result<_, _>>()?;
@@ -76,7 +76,10 @@ impl Logs {
     }
 }
 
-const TEMPORARY: &str = "a temporary file cannot be made";
+fn no_temporary() -> String {
+    let folder = std::env::temp_dir();
+    format!("a temporary file cannot be made in {}: set TMPDIR to a folder", folder.display())
+}
 
 /// Makes a file without a name, which is gone when it is closed.
 fn temporary() -> io::Result<File> {
@@ -108,6 +111,12 @@ fn bytes(path: &Path) -> u64 {
 fn failed(name: &str, error: Error) -> anyhow::Error {
     match error {
         Error::Stopped => anyhow!("interrupted before anything was tried"),
+        Error::Compressed { by, program } => {
+            anyhow!("{name}: compressed by {by}: {program} FILE | rejoin plan --log -")
+        }
+        Error::Read { line, cause } if cause.kind() == io::ErrorKind::UnexpectedEof => anyhow!(
+            "{name}: cut after line {line}; to read what is there: zcat FILE | rejoin plan --log - (of zstd: zstdcat)"
+        ),
         error => anyhow::Error::new(error).context(name.to_owned()),
     }
 }

@@ -169,7 +169,7 @@ impl Collector {
     /// Reads a log to its end; the name is for what is told of malformed lines. Logs may come in any order.
     ///
     /// # Errors
-    /// Returns [`Error::Read`], [`Error::Temporary`], [`Error::TooMany`], and [`Error::Stopped`] when `stopped` is true.
+    /// Returns [`Error::Read`], [`Error::Compressed`], [`Error::Temporary`], [`Error::TooMany`], and [`Error::Stopped`] when `stopped` is true.
     pub fn read(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Collector {
         stopped: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let failed = |line, cause: io::Error| Error::Read { line, cause };
-        let mut input = input::opened(log).map_err(|cause| failed(0, cause))?;
+        let mut input = input::opened(log)?;
         let mut text = Vec::new();
         self.line = 0;
         loop {

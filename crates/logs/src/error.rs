@@ -17,6 +17,14 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// A log is compressed in a way that is not read.
+    #[error("compressed by {by}, which is not read")]
+    Compressed {
+        /// The compression.
+        by: &'static str,
+        /// The program that prints such a file's content.
+        program: &'static str,
+    },
     /// The file for the records or a trace cannot be written or read.
     #[error("the temporary file cannot be written or read")]
     Temporary(#[source] io::Error),

@@ -5,17 +5,31 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
+use crate::error::Error;
+
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// What is not read: its first bytes, its name, and the program that prints its content.
+const OTHERS: [(&[u8], &str, &str); 3] = [
+    (b"BZh", "bzip2", "bzcat"),
+    (b"\xfd7zXZ", "xz", "xzcat"),
+    (b"\x04\x22\x4d\x18", "lz4", "lz4cat"),
+];
+/// The bytes by which compressions are recognised.
+const FIRST_BYTES: u64 = 5;
 /// The bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Recognises the compression by the first bytes, and returns what is inside. Several compressed logs may follow each
 /// other in one input.
-pub(crate) fn opened<'a>(mut input: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+pub(crate) fn opened<'a>(mut input: impl Read + 'a) -> Result<Box<dyn BufRead + 'a>, Error> {
     let mut first = Vec::new();
-    input.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
-    let (gzip, zstd) = (first.starts_with(&GZIP), first == ZSTD);
+    let read = input.by_ref().take(FIRST_BYTES).read_to_end(&mut first);
+    read.map_err(|cause| Error::Read { line: 0, cause })?;
+    if let Some((_, by, program)) = OTHERS.iter().find(|(begins, ..)| first.starts_with(begins)) {
+        return Err(Error::Compressed { by, program });
+    }
+    let (gzip, zstd) = (first.starts_with(&GZIP), first.starts_with(&ZSTD));
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(first).chain(input));
     Ok(match (gzip, zstd) {
         (true, _) => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
@@ -82,7 +96,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        opened(bytes)?.read_to_end(&mut text)?;
+        opened(bytes).expect("a known compression").read_to_end(&mut text)?;
         Ok(text)
     }
 
@@ -90,6 +104,15 @@ mod tests {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text).expect("memory");
         encoder.finish().expect("memory")
+    }
+
+    #[test]
+    fn a_compression_that_is_not_read_is_named() {
+        for (begins, expected, _) in OTHERS {
+            let opened = opened(&[begins, b"anything"].concat()[..]).map(|_| ());
+            let Err(Error::Compressed { by, .. }) = opened else { panic!("{opened:?}") };
+            assert_eq!(by, expected);
+        }
     }
 
     #[test]

@@ -455,7 +455,7 @@ fn logs_that_give_nothing_are_refused_in_one_line() {
         (&["--log", "/nowhere/access.log"], "/nowhere/access.log: cannot be read", 1),
         (&["--log", &nothing], "nothing.log: nothing is there", 1),
         (&["--log", &prose], "no line of 2 is in a known format; line 1: no time", 1),
-        (&["--log", &cut], "cut.gz: cannot be read after line 0", 1),
+        (&["--log", &cut], "cut.gz: cut after line 0", 1),
         (&["--log", &plain], "all 1 requests came without TLS", 1),
         (&["--log", "-", "-"], "- is given twice", 2),
         (&["--log", &plain, "--trace", &plain], "--trace", 2),

@@ -1,6 +1,6 @@
 //! Logs that lead `rejoin plan` astray: what it says of them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -359,6 +359,38 @@ fn where_there_is_nothing_to_resume_the_cause_is_told() {
     let (line, code) = refusal(&["plan", "--log", &log]);
     let told = "5,000 requests are 1 connection of 1 client";
     assert!(line.contains(told) && line.contains("--keep-alive") && code == 1, "{line}");
+}
+
+#[test]
+fn a_compression_that_is_not_read_is_named_with_a_remedy() {
+    let folder = scratch("plan-logs/compressed");
+    let log = lines(&regular(200, 400, 2 * HOUR_S), "");
+    for (name, first, remedy) in [
+        ("access.log.bz2", &b"BZh91AY&SY"[..], "bzip2: bzcat FILE | rejoin plan --log -"),
+        ("access.log.xz", &b"\xfd7zXZ\0\0\x04"[..], "xz: xzcat FILE | rejoin plan --log -"),
+    ] {
+        let file = file(&folder, name, [first, log.as_bytes()].concat());
+        let (line, code) = refusal(&["plan", "--log", &file]);
+        assert!(line.contains(remedy) && code == 1, "{line}");
+    }
+    let whole = file(&folder, "cut.log", &log);
+    assert!(Command::new("gzip").args(["-f", &whole]).status().expect("gzip").success());
+    let name = format!("{whole}.gz");
+    let length = fs::metadata(&name).expect("a file").len();
+    let zipped = File::options().write(true).open(&name).expect("a file");
+    zipped.set_len(length / 2).expect("shorter");
+    let (line, code) = refusal(&["plan", "--log", &name]);
+    assert!(line.contains("zcat FILE | rejoin plan --log -") && code == 1, "{line}");
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_is_not_there_is_named() {
+    let folder = scratch("plan-logs/temporary");
+    let log = file(&folder, "regular.log", lines(&regular(20, 400, HOUR_S), ""));
+    let mut command = Command::new(REJOIN);
+    command.args(["plan", "--log", &log]).env("TMPDIR", "/nowhere/at/all");
+    let (line, code) = complaint(&command.output().expect("the program runs"));
+    assert!(line.contains("TMPDIR") && line.contains("/nowhere/at/all") && code == 1, "{line}");
 }
 
 #[test]
