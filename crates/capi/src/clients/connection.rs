@@ -2,16 +2,18 @@
 
 use std::ffi::{c_int, c_uchar};
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::size_t;
 use openssl_sys::{EVP_MD, SSL, SSL_SESSION};
-use rejoin_hop::{Directly, Offer, debug};
+use rejoin_client::protocol::Connected;
+use rejoin_hop::{Directly, Offer, Taken, debug};
 use rejoin_openssl::Extra;
 
+use super::allowed;
 use super::ffi::{self, Libssl, TLS1_3_VERSION};
+use super::judge::{self, Decision};
 use super::shown::Shown;
-use super::{allowed, judge};
 
 /// The suite of every hop, TLS_AES_128_GCM_SHA256. Its hash is the one that OpenSSL assumes for a PSK without one.
 pub(super) const HOP_SUITE: [c_uchar; 2] = [0x13, 0x01];
@@ -21,8 +23,17 @@ const SHA256_BYTES: c_int = 32;
 /// A connection whose ClientHello offers a key.
 pub(super) struct Connection {
     offer: Arc<Offer>,
+    /// The hop while the program is undecided about the server.
+    undecided: Mutex<Option<Found>>,
     shown: OnceLock<Shown>,
     end: OnceLock<End>,
+}
+
+/// A connection that the manager made, and the manager's description of the server.
+struct Found {
+    taken: Taken,
+    described: Connected,
+    seen: Shown,
 }
 
 /// The outcome of a handshake.
@@ -43,6 +54,10 @@ impl Connection {
     /// Refuses the server, because its verification ended in a panic.
     pub(super) fn refuse(&self) {
         let _ = self.end.set(End::Refused);
+    }
+
+    fn undecided(&self) -> MutexGuard<'_, Option<Found>> {
+        self.undecided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -119,6 +134,7 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
     }
     let connection = Arc::new(Connection {
         offer: Offer::make(&[])?,
+        undecided: Mutex::default(),
         shown: OnceLock::new(),
         end: OnceLock::new(),
     });
@@ -197,7 +213,7 @@ unsafe fn synthetic(ssl: *mut SSL, key: &[u8; 32]) -> Option<*mut SSL_SESSION> {
     Some(session)
 }
 
-/// Judges the server after a handshake that succeeded. Returns false if the program must not go on.
+/// Judges the server after a handshake that succeeded. Returns false if the program must not go on, or not yet.
 ///
 /// # Safety
 /// `ssl` is valid, in no other thread's use, and its handshake is over.
@@ -209,47 +225,70 @@ pub(super) unsafe fn finish(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Con
         return *end == End::Stands;
     }
     // SAFETY: the caller vouches for `ssl`.
-    let stands = unsafe { look(libssl, ssl, connection) };
-    let _ = connection.end.set(if stands { End::Stands } else { End::Refused });
-    if !stands {
+    let Some(end) = (unsafe { look(libssl, ssl, connection) }) else { return false };
+    let _ = connection.end.set(end);
+    if end == End::Refused {
         // No close_notify: writing to a socket that the manager has closed would raise a signal.
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_shutdown(ssl, ffi::SSL_SENT_SHUTDOWN) };
     }
-    stands
+    end == End::Stands
 }
 
-/// Returns true if the program goes on with the server that the manager found.
+/// Returns the outcome, or `None` while the program is undecided about the server that the manager found.
 ///
 /// # Safety
 /// The same as [`finish`].
-unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> bool {
-    let Some(taken) = connection.offer.taken() else { return true };
-    // SAFETY: the caller vouches for `ssl`.
-    if unsafe { (libssl.SSL_session_reused)(ssl) } == 0 {
-        // The manager forwarded the connection, and the server itself answered.
-        debug::directly(Directly::ManagerFailed);
-        return true;
-    }
-    let described = taken.described();
-    // SAFETY: the caller vouches for `ssl`.
-    let seen = described.and_then(|found| Some((unsafe { Shown::of(ssl, &found) }?, found)));
-    let Some((seen, found)) = seen else {
-        judge::say(ffi::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE);
-        return false;
+unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Option<End> {
+    let undecided = connection.undecided().take();
+    let found = match undecided {
+        Some(found) => found,
+        // SAFETY: the caller vouches for `ssl`.
+        None => match unsafe { found(libssl, ssl, connection) } {
+            Ok(found) => found,
+            Err(end) => return Some(end),
+        },
     };
     // SAFETY: the caller vouches for `ssl`, whose handshake is over.
-    let judgement = unsafe { judge::judge(ssl, &seen) };
-    debug::stands(&found, judgement.is_verified);
+    let judgement = unsafe { judge::judge(libssl, ssl, &found.seen) };
+    if judgement.decision == Decision::Undecided {
+        *connection.undecided() = Some(found);
+        return None;
+    }
+    let Found { taken, described, seen } = found;
+    debug::stands(&described, judgement.is_verified);
     let seen = Shown { verified: judgement.chain, ..seen };
     let is_first = connection.shown.set(seen).is_ok();
-    if !judgement.is_believed || !is_first {
+    if judgement.decision == Decision::Refused || !is_first {
         judge::say(ffi::SSL_R_CERTIFICATE_VERIFY_FAILED);
-        return false;
+        return Some(End::Refused);
     }
     let hears = if judgement.is_verified { taken.verified() } else { taken.accept() };
     if !hears {
         judge::say(ffi::SSL_R_UNEXPECTED_EOF_WHILE_READING);
+        return Some(End::Refused);
     }
-    hears
+    Some(End::Stands)
+}
+
+/// Returns the connection that the manager made, or the outcome if there is nothing to judge.
+///
+/// # Safety
+/// The same as [`finish`].
+unsafe fn found(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Result<Found, End> {
+    let Some(taken) = connection.offer.taken() else { return Err(End::Stands) };
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { (libssl.SSL_session_reused)(ssl) } == 0 {
+        // The manager forwarded the connection, and the server itself answered.
+        debug::directly(Directly::ManagerFailed);
+        return Err(End::Stands);
+    }
+    let described = taken.described();
+    // SAFETY: the caller vouches for `ssl`.
+    let seen = described.and_then(|found| Some((unsafe { Shown::of(ssl, &found) }?, found)));
+    let Some((seen, described)) = seen else {
+        judge::say(ffi::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE);
+        return Err(End::Refused);
+    };
+    Ok(Found { taken, described, seen })
 }

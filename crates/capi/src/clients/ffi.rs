@@ -32,6 +32,8 @@ pub(super) const SSL_R_CERTIFICATE_VERIFY_FAILED: c_int = 134;
 pub(super) const SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: c_int = 199;
 pub(super) const SSL_R_UNEXPECTED_EOF_WHILE_READING: c_int = 294;
 pub(super) const SSL_SENT_SHUTDOWN: c_int = 1;
+pub(super) const SSL_RECEIVED_SHUTDOWN: c_int = 2;
+pub(super) const SSL_RETRY_VERIFY: c_int = 8;
 pub(super) const ERR_LIB_SSL: c_int = 20;
 
 unsafe extern "C" {
@@ -72,6 +74,8 @@ unsafe extern "C" {
         context: *const c_uchar,
         length: c_uint,
     ) -> c_int;
+    pub(super) fn SSL_want(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_get_shutdown(ssl: *const SSL) -> c_int;
     pub(super) fn SSL_set_shutdown(ssl: *mut SSL, mode: c_int);
     pub(super) fn SSL_set_verify_result(ssl: *mut SSL, result: c_long);
     pub(super) fn SSL_get_verify_callback(ssl: *const SSL) -> Option<VerifyOne>;

@@ -7,13 +7,12 @@ use openssl_sys::{SSL, SSL_CTX, X509_STORE_CTX};
 use rejoin_openssl::Extra;
 
 use super::allowed;
-use super::ffi::{self, VerifyAll};
+use super::ffi::{self, Libssl, VerifyAll};
 use super::shown::{Certificates, Shown};
 
 /// The outcome of a verification.
 pub(super) struct Judgement {
-    /// True if the program accepts the server.
-    pub(super) is_believed: bool,
+    pub(super) decision: Decision,
     /// True if the certificates are also valid without the program's functions.
     pub(super) is_verified: bool,
     /// True if a function of the program had a part in it.
@@ -22,9 +21,22 @@ pub(super) struct Judgement {
     pub(super) chain: Option<Certificates>,
 }
 
+/// What the program decides about a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    Believed,
+    Refused,
+    /// The program wants to be asked again (`SSL_set_retry_verify`).
+    Undecided,
+}
+
 impl Judgement {
-    const REFUSED: Self =
-        Self { is_believed: false, is_verified: false, is_overridable: false, chain: None };
+    const REFUSED: Self = Self {
+        decision: Decision::Refused,
+        is_verified: false,
+        is_overridable: false,
+        chain: None,
+    };
 }
 
 /// A program's function that does the whole verification, and its argument.
@@ -54,7 +66,11 @@ pub(super) unsafe fn note_own(context: *mut SSL_CTX, all: Option<VerifyAll>, wit
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
-pub(super) unsafe fn judge(ssl: *mut SSL, seen: &Shown) -> Judgement {
+pub(super) unsafe fn judge(libssl: &Libssl, ssl: *mut SSL, seen: &Shown) -> Judgement {
+    // SAFETY: the caller vouches for `ssl`.
+    if !unsafe { forgets_wish(libssl, ssl) } {
+        return Judgement::REFUSED;
+    }
     // SAFETY: the caller vouches for `ssl`.
     let judgement = unsafe { judge_once(ssl, seen, true) };
     if !judgement.is_verified || !judgement.is_overridable {
@@ -64,6 +80,40 @@ pub(super) unsafe fn judge(ssl: *mut SSL, seen: &Shown) -> Judgement {
     // SAFETY: the caller vouches for `ssl`.
     let plain = unsafe { judge_once(ssl, seen, false) };
     Judgement { is_verified: plain.is_verified, ..judgement }
+}
+
+/// Forgets that the program wanted to be asked again, as libssl does before it asks. Returns false if libssl does not.
+///
+/// # Safety
+/// The same as [`judge`].
+unsafe fn forgets_wish(libssl: &Libssl, ssl: *mut SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    if !unsafe { wants_again(ssl) } {
+        return true;
+    }
+    // SAFETY: the function takes no arguments.
+    unsafe { openssl_sys::ERR_clear_error() };
+    // libssl notes that it waits for nothing when it is to read after the server's end, and does nothing else then.
+    // SAFETY: the caller vouches for `ssl`.
+    let before = unsafe { ffi::SSL_get_shutdown(ssl) };
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { ffi::SSL_set_shutdown(ssl, before | ffi::SSL_RECEIVED_SHUTDOWN) };
+    let mut byte = 0_u8;
+    // SAFETY: the caller vouches for `ssl`; there is room for one byte.
+    unsafe { (libssl.SSL_read)(ssl, (&raw mut byte).cast(), 1) };
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { ffi::SSL_set_shutdown(ssl, before) };
+    // SAFETY: the caller vouches for `ssl`.
+    !unsafe { wants_again(ssl) }
+}
+
+/// Returns true if the program wants to be asked again about the server.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn wants_again(ssl: *mut SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { ffi::SSL_want(ssl) == ffi::SSL_RETRY_VERIFY }
 }
 
 /// Runs the verification once, with the program's functions or without them.
@@ -153,14 +203,20 @@ unsafe fn judge_in(
     let chain = unsafe { Certificates::own(copy) };
     // SAFETY: both parameters are valid. The name that was matched goes to the SSL, where the program asks for it.
     unsafe { ffi::X509_VERIFY_PARAM_move_peername(own_param, param) };
-    let is_believed = answer > 0;
-    if is_believed {
+    let decision = match answer {
+        // SAFETY: the caller vouches for `ssl`.
+        1.. if unsafe { wants_again(ssl) } => Decision::Undecided,
+        1.. => Decision::Believed,
+        _ => Decision::Refused,
+    };
+    if decision != Decision::Refused {
         // Errors that a callback or a lookup left must not count as the handshake's.
         // SAFETY: the function takes no arguments.
         unsafe { openssl_sys::ERR_clear_error() };
     }
     let is_overridable = all.is_some() || one.is_some();
-    Some(Judgement { is_believed, is_verified: is_believed && error == 0, is_overridable, chain })
+    let is_verified = decision == Decision::Believed && error == 0;
+    Some(Judgement { decision, is_verified, is_overridable, chain })
 }
 
 /// Puts the reason into libssl's error queue, where the program reads it.

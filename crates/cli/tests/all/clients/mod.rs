@@ -12,6 +12,7 @@ mod many;
 mod pins;
 mod policy;
 mod quiet;
+mod refusals;
 mod security;
 mod trouble;
 

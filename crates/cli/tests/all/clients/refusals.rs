@@ -1,0 +1,96 @@
+//! Programs that refuse a server in unusual ways, or are interrupted. With Rejoin none accepts a server that it refuses
+//! without.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rejoin_testkit::certificates::Authority;
+use rejoin_testkit::clients::with_rejoin;
+use rejoin_testkit::clients::world::{Service, compiled};
+use rejoin_testkit::manager::Managed;
+use rejoin_testkit::stacks::Tls;
+
+use crate::program::text;
+
+/// One of the C programs, a manager and servers.
+struct Ground {
+    managed: Managed,
+    program: PathBuf,
+}
+
+/// What a program printed, and its exit code.
+type Ended = (String, Option<i32>);
+
+/// The ends of a program without Rejoin and with it, and Rejoin's lines.
+struct Both {
+    without: Ended,
+    with: Ended,
+    told: String,
+}
+
+impl Ground {
+    /// `None` where the program cannot be compiled.
+    fn new(name: &str) -> Option<Self> {
+        Self::of(name, |managed| compiled(managed, "refusals"))
+    }
+
+    fn of(name: &str, compiled: impl FnOnce(&Managed) -> Option<PathBuf>) -> Option<Self> {
+        let managed = Managed::start(name);
+        std::fs::write(managed.file("other.pem"), Authority::new().pem()).expect("a file");
+        let program = compiled(&managed);
+        if program.is_none() {
+            eprintln!("skipped: there is no compiler, or no library for it");
+        }
+        Some(Self { program: program?, managed })
+    }
+
+    fn service(&self, tls: Tls) -> Service {
+        Service::openssl(&self.managed, tls).expect("openssl is installed")
+    }
+
+    /// Runs the program with these words, which trusts the authority in this file.
+    fn both(&self, how: &str, port: u16, authority: &str) -> Both {
+        let run = |with: bool| {
+            // A program that hangs counts as different.
+            let mut command = Command::new("timeout");
+            command.args(["--foreground", "30"]).arg(&self.program).args([how, &port.to_string()]);
+            command.arg(self.managed.file(authority)).stdin(Stdio::null());
+            if with {
+                with_rejoin(&mut command, &self.managed.socket(), 20_000);
+            }
+            let output = command.output().expect("it runs");
+            ((text(&output.stdout), output.status.code()), text(&output.stderr))
+        };
+        let ((without, _), (with, told)) = (run(false), run(true));
+        Both { without, with, told }
+    }
+}
+
+impl Both {
+    /// Asserts that it ended the same way, and with this exit code.
+    fn is_same(&self, code: i32, what: &str) {
+        let Self { without, with, told } = self;
+        assert_eq!(with, without, "{what}: {told}");
+        assert_eq!(with.1, Some(code), "{what}: {with:?}");
+    }
+
+    fn went_through(&self) -> bool {
+        self.told.contains(": through the manager: ")
+    }
+}
+
+/// A callback may ask to be called again (`SSL_set_retry_verify`), and refuse then.
+#[test]
+fn what_is_undecided_is_not_accepted() {
+    let Some(ground) = Ground::new("refusals-later") else { return };
+    for tls in Tls::ALL {
+        let service = ground.service(tls);
+        let port = service.port;
+        for (how, code) in [("later, refuse", 1), ("later", 0), ("later, refuse", 1)] {
+            let both = ground.both(how, port, "ca.pem");
+            both.is_same(code, how);
+            assert!(both.went_through(), "{}", both.told);
+            assert_eq!(both.with.0.matches(": 12, ").count(), 1, "{}", both.with.0);
+        }
+    }
+}
