@@ -42,6 +42,12 @@ impl Authority {
         Self { issuer: CertifiedIssuer::self_signed(parameters, key).expect("a certificate") }
     }
 
+    /// The same, with this key.
+    pub fn with_key(key: KeyPair) -> Self {
+        let (parameters, _) = authority();
+        Self { issuer: CertifiedIssuer::self_signed(parameters, key).expect("a certificate") }
+    }
+
     /// An authority that this one has certified.
     pub fn below(&self) -> Self {
         let (parameters, key) = authority();

@@ -68,6 +68,9 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     is(unsafe { MARKS.get(ssl) }.is_some(), Directly::Callback)?;
     // SAFETY: the context lives as long as `ssl`.
     is(unsafe { CONTEXT_MARKS.get(context) }.is_some(), Directly::Callback)?;
+    // A ClientHello does not show all rules of Suite B, such as which suite goes with which curve.
+    // SAFETY: the caller vouches for `ssl`.
+    is(unsafe { ffi::suite_b_flags(ssl) } != 0, Directly::Callback)?;
     // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let most = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MAX_PROTO_VERSION) };
     // SAFETY: the caller vouches for `ssl`.

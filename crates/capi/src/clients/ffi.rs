@@ -1,7 +1,7 @@
 //! Declarations that `openssl-sys` does not have, and the interposed functions of libssl. Those are called by their
 //! addresses, because their names lead back here.
 
-use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
+use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
     EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE, X509_STORE_CTX,
     X509_VERIFY_PARAM,
@@ -25,9 +25,12 @@ pub(super) const SSL_VERIFY_PEER: c_int = 1;
 pub(super) const SSL_OP_NO_TLSV1_3: u64 = 1 << 29;
 pub(super) const TLS1_2_VERSION: c_int = 0x0303;
 pub(super) const TLS1_3_VERSION: c_int = 0x0304;
+pub(super) const SSL_CTRL_CLEAR_CERT_FLAGS: c_int = 100;
 pub(super) const SSL_CTRL_GET_TLSEXT_STATUS_TYPE: c_int = 127;
 pub(super) const SSL_CTRL_GET_MAX_PROTO_VERSION: c_int = 131;
 pub(super) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
+/// The bits of `SSL_CERT_FLAG_SUITEB_128_LOS`, and of the flags of `x509_vfy.h` for the same.
+pub(super) const SUITE_B_FLAGS: c_ulong = 0x3_0000;
 pub(super) const SSL_R_CERTIFICATE_VERIFY_FAILED: c_int = 134;
 pub(super) const SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: c_int = 199;
 pub(super) const SSL_R_UNEXPECTED_EOF_WHILE_READING: c_int = 294;
@@ -84,6 +87,7 @@ unsafe extern "C" {
         context: *mut X509_STORE_CTX,
         name: *const c_char,
     ) -> c_int;
+    pub(super) fn X509_STORE_CTX_set_flags(context: *mut X509_STORE_CTX, flags: c_ulong);
     pub(super) fn X509_STORE_CTX_get0_param(context: *mut X509_STORE_CTX)
     -> *mut X509_VERIFY_PARAM;
     pub(super) fn X509_STORE_CTX_set_ex_data(
@@ -114,6 +118,17 @@ unsafe extern "C" {
 pub(super) unsafe fn control(ssl: *mut SSL, what: c_int) -> c_long {
     // SAFETY: the caller vouches for `ssl` and the command.
     unsafe { openssl_sys::SSL_ctrl(ssl, what, 0, std::ptr::null_mut()) }
+}
+
+/// Returns the flags of Suite B (RFC 6460) that the program set, as verifications take them.
+///
+/// # Safety
+/// `ssl` is valid.
+pub(super) unsafe fn suite_b_flags(ssl: *mut SSL) -> c_ulong {
+    // The command clears the flags that it is given, which are none, and returns the others.
+    // SAFETY: the caller vouches for `ssl`, and the command returns a number.
+    let flags = unsafe { control(ssl, SSL_CTRL_CLEAR_CERT_FLAGS) };
+    flags as c_ulong & SUITE_B_FLAGS
 }
 
 type OfSsl<T> = unsafe extern "C" fn(*mut SSL) -> T;

@@ -165,6 +165,11 @@ unsafe fn judge_in(
     let level = unsafe { openssl_sys::SSL_get_security_level(ssl) };
     // SAFETY: the parameters belong to `in_context`, which lives longer.
     unsafe { ffi::X509_VERIFY_PARAM_set_auth_level(param, level) };
+    // Where the program set Suite B after its handshake had begun. Before that, it goes directly.
+    // SAFETY: the caller vouches for `ssl`.
+    let flags = unsafe { ffi::suite_b_flags(ssl) };
+    // SAFETY: `in_context` was initialised above.
+    unsafe { ffi::X509_STORE_CTX_set_flags(in_context, flags) };
     // SAFETY: the function takes no arguments.
     let of_ssl = unsafe { openssl_sys::SSL_get_ex_data_X509_STORE_CTX_idx() };
     // SAFETY: both are valid. The program's callbacks ask for the SSL by this index.

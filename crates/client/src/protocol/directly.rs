@@ -106,7 +106,7 @@ impl Display for Directly {
                  smaller records)"
             }
             Self::Callback => {
-                "the program has callbacks for keys or certificates of its own, or DANE"
+                "the program has callbacks for keys or certificates of its own, DANE or Suite B"
             }
             Self::Versions => "the program does not speak TLS 1.3",
             Self::Suites => "the program does not take TLS_AES_128_GCM_SHA256",

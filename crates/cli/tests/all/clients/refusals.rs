@@ -1,14 +1,16 @@
 //! Programs that refuse a server in unusual ways, or are interrupted. With Rejoin none accepts a server that it refuses
 //! without.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rejoin_testkit::certificates::Authority;
+use rejoin_testkit::certificates::rcgen::{KeyPair, PKCS_RSA_SHA256};
 use rejoin_testkit::clients::with_rejoin;
 use rejoin_testkit::clients::world::{Service, compiled};
 use rejoin_testkit::manager::Managed;
-use rejoin_testkit::stacks::Tls;
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::{Tls, started};
 
 use crate::program::text;
 
@@ -93,4 +95,28 @@ fn what_is_undecided_is_not_accepted() {
             assert_eq!(both.with.0.matches(": 12, ").count(), 1, "{}", both.with.0);
         }
     }
+}
+
+/// A chain with an RSA key in it, which Suite B does not allow (RFC 6460).
+#[test]
+fn suite_b_is_applied() {
+    let Some(ground) = Ground::new("refusals-suite-b") else { return };
+    let authority = Authority::with_key(KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key"));
+    std::fs::write(ground.managed.file("rsa.pem"), authority.pem()).expect("a file");
+    authority.issue(&["localhost"]).write(Path::new(&ground.managed.file("under-rsa")));
+    let (_server, port) = page_server(&ground.managed, "under-rsa");
+    let good = ground.service(Tls::V12);
+    for how in ["SUITEB128", "SUITEB128ONLY"] {
+        ground.both(how, port, "rsa.pem").is_same(1, how);
+        ground.both(how, good.port, "ca.pem").is_same(0, how);
+    }
+}
+
+/// A server of the manager's folder with this certificate.
+fn page_server(managed: &Managed, file: &str) -> (Process, u16) {
+    let mut command = Command::new("openssl");
+    command.args(["s_server", "-WWW", "-accept", "127.0.0.1:0"]).current_dir(managed.file(""));
+    command.args(["-cert", &format!("{file}.pem"), "-key", &format!("{file}.key")]);
+    let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
+    started(&mut command, port).expect("openssl is installed")
 }
