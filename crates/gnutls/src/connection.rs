@@ -234,25 +234,27 @@ impl Connection {
     /// The same as [`step`](Self::step).
     unsafe fn finish(&self, gnutls: &'static Gnutls, offered: &Offered) -> c_int {
         *self.course() = Course::Over;
-        let Some(taken) = offered.offer.taken() else { return GNUTLS_E_SUCCESS };
+        let taken = offered.offer.taken();
         // SAFETY: the caller vouches for the session.
         if !unsafe { self.is_by_key(gnutls) } {
-            // The manager forwarded the connection, and the server itself answered.
-            debug::directly(Directly::ManagerFailed);
+            // The server itself answered, and GnuTLS has had it judged. The manager took no part, or forwarded.
+            if taken.is_some() {
+                debug::directly(Directly::ManagerFailed);
+            }
             return GNUTLS_E_SUCCESS;
         }
         let shown = guarded(|| {
-            let (found, settings) = (taken.described()?, self.settings());
+            // If the hop was lost on the way, nobody says who the server is.
+            let (found, settings) = (taken.as_ref()?.described()?, self.settings());
             // SAFETY: the caller vouches for the session.
             unsafe { Shown::of(gnutls, self.session(), &settings, found) }
         });
         let is_shown = shown.flatten().is_some_and(|shown| self.shown.set(shown).is_ok());
-        if !is_shown {
+        let Some(taken) = taken.filter(|_| is_shown) else {
             // SAFETY: the caller vouches for the session.
             unsafe { self.end(gnutls) };
-            drop(taken);
             return GNUTLS_E_CERTIFICATE_ERROR;
-        }
+        };
         // SAFETY: the caller vouches for the session, whose handshake is over.
         unsafe { self.judge(gnutls, taken) }
     }

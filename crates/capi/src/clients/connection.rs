@@ -276,19 +276,26 @@ unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Optio
 /// # Safety
 /// The same as [`finish`].
 unsafe fn found(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Result<Found, End> {
-    let Some(taken) = connection.offer.taken() else { return Err(End::Stands) };
+    let taken = connection.offer.taken();
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { (libssl.SSL_session_reused)(ssl) } == 0 {
-        // The manager forwarded the connection, and the server itself answered.
-        debug::directly(Directly::ManagerFailed);
+        // The server itself answered, and libssl has had it judged. The manager took no part, or forwarded.
+        if taken.is_some() {
+            debug::directly(Directly::ManagerFailed);
+        }
         return Err(End::Stands);
     }
-    let described = taken.described();
-    // SAFETY: the caller vouches for `ssl`.
-    let seen = described.and_then(|found| Some((unsafe { Shown::of(ssl, &found) }?, found)));
-    let Some((seen, described)) = seen else {
+    // If the hop was lost on the way, nobody says who the server is.
+    let described = taken.and_then(|taken| Some((taken.described()?, taken)));
+    let seen = described.and_then(|(described, taken)| {
+        // SAFETY: the caller vouches for `ssl`.
+        let seen = unsafe { Shown::of(ssl, &described) }?;
+        Some(Found { taken, described, seen })
+    });
+    seen.ok_or_else(|| {
         judge::say(ffi::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE);
-        return Err(End::Refused);
-    };
-    Ok(Found { taken, described, seen })
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { ffi::SSL_set_verify_result(ssl, ffi::X509_V_ERR_UNSPECIFIED) };
+        End::Refused
+    })
 }

@@ -31,6 +31,7 @@ pub(super) const SSL_CTRL_GET_MAX_PROTO_VERSION: c_int = 131;
 pub(super) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
 /// The bits of `SSL_CERT_FLAG_SUITEB_128_LOS`, and of the flags of `x509_vfy.h` for the same.
 pub(super) const SUITE_B_FLAGS: c_ulong = 0x3_0000;
+pub(super) const X509_V_ERR_UNSPECIFIED: c_long = 1;
 pub(super) const SSL_R_CERTIFICATE_VERIFY_FAILED: c_int = 134;
 pub(super) const SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: c_int = 199;
 pub(super) const SSL_R_UNEXPECTED_EOF_WHILE_READING: c_int = 294;

@@ -222,9 +222,14 @@ impl Service {
 
 /// Compiles one of the C programs for libssl. `None` where there is no compiler.
 pub fn compiled(managed: &Managed, name: &str) -> Option<PathBuf> {
+    compiled_with(managed, name, &["-lssl", "-lcrypto", "-lpthread"])
+}
+
+/// Compiles one of the C programs with these libraries. `None` where there is no compiler, or no library.
+pub fn compiled_with(managed: &Managed, name: &str, libraries: &[&str]) -> Option<PathBuf> {
     let program = PathBuf::from(managed.file(name));
     let mut cc = Command::new("cc");
     cc.arg("-Wall").arg("-o").arg(&program).arg(Path::new(SCRIPTS).join(format!("{name}.c")));
-    let made = cc.args(["-lssl", "-lcrypto", "-lpthread"]).status();
+    let made = cc.args(libraries).status();
     made.is_ok_and(|made| made.success()).then_some(program)
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use rejoin_testkit::certificates::Authority;
 use rejoin_testkit::certificates::rcgen::{KeyPair, PKCS_RSA_SHA256};
 use rejoin_testkit::clients::with_rejoin;
-use rejoin_testkit::clients::world::{Service, compiled};
+use rejoin_testkit::clients::world::{Service, compiled, compiled_with};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::process::Process;
 use rejoin_testkit::stacks::{Tls, started};
@@ -34,6 +34,10 @@ impl Ground {
     /// `None` where the program cannot be compiled.
     fn new(name: &str) -> Option<Self> {
         Self::of(name, |managed| compiled(managed, "refusals"))
+    }
+
+    fn with_gnutls(name: &str) -> Option<Self> {
+        Self::of(name, |managed| compiled_with(managed, "gnutls_refusals", &["-lgnutls"]))
     }
 
     fn of(name: &str, compiled: impl FnOnce(&Managed) -> Option<PathBuf>) -> Option<Self> {
@@ -74,6 +78,15 @@ impl Both {
         let Self { without, with, told } = self;
         assert_eq!(with, without, "{what}: {told}");
         assert_eq!(with.1, Some(code), "{what}: {with:?}");
+    }
+
+    /// Asserts that it ended with a refusal either way.
+    fn refuses(&self, what: &str) {
+        let Self { without, with, told } = self;
+        for ended in [without, with] {
+            assert_eq!(ended.1, Some(1), "{what}: {ended:?}, {told}");
+            assert!(ended.0.contains("written: 0"), "{what}: {ended:?}, {told}");
+        }
     }
 
     fn went_through(&self) -> bool {
@@ -119,4 +132,15 @@ fn page_server(managed: &Managed, file: &str) -> (Process, u16) {
     command.args(["-cert", &format!("{file}.pem"), "-key", &format!("{file}.key")]);
     let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
     started(&mut command, port).expect("openssl is installed")
+}
+
+/// A program may move its socket to another number while the manager decides.
+#[test]
+fn a_socket_that_moves_is_not_accepted_unseen() {
+    let Some(ground) = Ground::new("refusals-moved") else { return };
+    let service = ground.service(Tls::V13);
+    ground.both("moved", service.port, "other.pem").refuses("libssl");
+    let Some(ground) = Ground::with_gnutls("refusals-moved-gnutls") else { return };
+    let service = ground.service(Tls::V13);
+    ground.both("moved", service.port, "other.pem").is_same(1, "GnuTLS");
 }
