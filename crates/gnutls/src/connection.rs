@@ -44,6 +44,8 @@ enum Course {
     Offered(Arc<Offered>),
     /// The hop stands, and the program has not judged the server yet.
     Judging(Taken),
+    /// The program must not go on, for this error, although GnuTLS's own handshake has succeeded.
+    Refused(c_int),
     /// The rest is between the program and GnuTLS.
     Over,
 }
@@ -171,6 +173,10 @@ impl Connection {
             Course::Offered(offered) => offered,
             // SAFETY: the caller vouches for the session, whose handshake is over.
             Course::Judging(taken) => return unsafe { self.judge(gnutls, taken) },
+            Course::Refused(error) => {
+                *self.course() = Course::Refused(error);
+                return error;
+            }
             Course::Over => return real(),
         };
         *self.course() = Course::Offered(Arc::clone(&offered));
@@ -252,8 +258,7 @@ impl Connection {
         let is_shown = shown.flatten().is_some_and(|shown| self.shown.set(shown).is_ok());
         let Some(taken) = taken.filter(|_| is_shown) else {
             // SAFETY: the caller vouches for the session.
-            unsafe { self.end(gnutls) };
-            return GNUTLS_E_CERTIFICATE_ERROR;
+            return unsafe { self.end(gnutls, GNUTLS_E_CERTIFICATE_ERROR) };
         };
         // SAFETY: the caller vouches for the session, whose handshake is over.
         unsafe { self.judge(gnutls, taken) }
@@ -278,7 +283,12 @@ impl Connection {
     /// # Safety
     /// The same as [`step`](Self::step).
     unsafe fn judge(&self, gnutls: &Gnutls, taken: Taken) -> c_int {
-        let Some(shown) = self.shown() else { return GNUTLS_E_CERTIFICATE_ERROR };
+        let Some(shown) = self.shown() else {
+            // SAFETY: the caller vouches for the session.
+            return unsafe { self.end(gnutls, GNUTLS_E_CERTIFICATE_ERROR) };
+        };
+        // Should the program's function never return, nobody has judged the server.
+        *self.course() = Course::Refused(GNUTLS_E_CERTIFICATE_ERROR);
         let (verification, is_lenient) = {
             let settings = self.settings();
             (settings.verification, settings.is_lenient())
@@ -297,25 +307,49 @@ impl Connection {
                 return again;
             }
             Judgement::Refused(error) => {
-                // SAFETY: the caller vouches for the session.
-                unsafe { self.end(gnutls) };
                 shown.refused(taken);
-                return error;
+                // SAFETY: the caller vouches for the session.
+                return unsafe { self.end(gnutls, error) };
             }
         }
+        *self.course() = Course::Over;
         GNUTLS_E_SUCCESS
     }
 
-    /// Ends the connection for the program: its data is discarded, and no signal is raised.
+    /// Ends the connection for the program, and returns the error, which stays: no data goes over it, and no signal is
+    /// raised.
     ///
     /// # Safety
     /// The same as [`step`](Self::step).
-    unsafe fn end(&self, gnutls: &Gnutls) {
-        // SAFETY: the caller vouches for the session.
-        unsafe { (gnutls.gnutls_transport_set_push_function)(self.session(), swallow) };
+    unsafe fn end(&self, gnutls: &Gnutls, error: c_int) -> c_int {
+        *self.course() = Course::Refused(error);
+        let session = self.session();
         // SAFETY: the caller vouches for the session; the function has the type that gnutls.h wants.
-        unsafe { (gnutls.gnutls_transport_set_pull_function)(self.session(), end_of_file) };
+        unsafe { (gnutls.gnutls_transport_set_pull_function)(session, end_of_file) };
+        // SAFETY: the caller vouches for the session; the function has the type that gnutls.h wants.
+        unsafe { (gnutls.gnutls_transport_set_push_function)(session, broken) };
+        // After data that could not be sent, libgnutls takes no other data. Alerts it does.
+        // SAFETY: the caller vouches for the session, and there is one byte.
+        unsafe { (gnutls.gnutls_record_send)(session, (&raw const NOTHING).cast(), 1) };
+        // SAFETY: the caller vouches for the session.
+        unsafe { (gnutls.gnutls_transport_set_push_function)(session, swallow) };
+        error
     }
+}
+
+/// The byte that is never sent.
+static NOTHING: u8 = 0;
+
+unsafe extern "C" fn broken(
+    _pointer: *mut c_void,
+    _bytes: *const c_void,
+    _length: size_t,
+) -> ssize_t {
+    // SAFETY: the function takes no arguments.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the address is that of this thread's `errno`.
+    unsafe { errno.write(libc::EPIPE) };
+    -1
 }
 
 unsafe extern "C" fn end_of_file(

@@ -171,6 +171,7 @@ rejoin_hop::functions_of! {
         gnutls_psk_allocate_client_credentials: unsafe extern "C" fn(*mut Credentials) -> c_int;
         gnutls_psk_free_client_credentials: unsafe extern "C" fn(Credentials);
         gnutls_psk_set_client_credentials: unsafe extern "C" fn(Credentials, *const c_char, *const Datum, c_int) -> c_int;
+        gnutls_record_send: unsafe extern "C" fn(Session, *const c_void, size_t) -> ssize_t;
         gnutls_safe_renegotiation_status: OfSession<c_uint>;
         gnutls_session_channel_binding: unsafe extern "C" fn(Session, c_int, *mut Datum) -> c_int;
         gnutls_session_enable_compatibility_mode: unsafe extern "C" fn(Session);

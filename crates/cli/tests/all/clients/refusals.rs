@@ -144,3 +144,19 @@ fn a_socket_that_moves_is_not_accepted_unseen() {
     let service = ground.service(Tls::V13);
     ground.both("moved", service.port, "other.pem").is_same(1, "GnuTLS");
 }
+
+/// A program of GnuTLS may shake hands again after a refusal.
+#[test]
+fn a_refusal_stays_one() {
+    let Some(ground) = Ground::with_gnutls("refusals-again") else { return };
+    for tls in Tls::ALL {
+        let service = ground.service(tls);
+        for (how, authority, code) in
+            [("again", "other.pem", 1), ("once", "ca.pem", 0), ("once", "other.pem", 1)]
+        {
+            let both = ground.both(how, service.port, authority);
+            both.is_same(code, how);
+            assert!(both.went_through(), "{}", both.told);
+        }
+    }
+}
