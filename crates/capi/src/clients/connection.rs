@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uchar};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::size_t;
@@ -23,6 +24,8 @@ const SHA256_BYTES: c_int = 32;
 /// A connection whose ClientHello offers a key.
 pub(super) struct Connection {
     offer: Arc<Offer>,
+    /// True once libssl has asked for the key.
+    is_used: AtomicBool,
     /// The hop while the program is undecided about the server.
     undecided: Mutex<Option<Found>>,
     shown: OnceLock<Shown>,
@@ -46,9 +49,9 @@ enum End {
 }
 
 impl Connection {
-    /// Returns true if the server has not been judged yet.
-    pub(super) fn is_open(&self) -> bool {
-        self.end.get().is_none()
+    /// Returns true if the program goes on.
+    pub(super) fn stands(&self) -> bool {
+        self.end.get() == Some(&End::Stands)
     }
 
     /// Refuses the server, because its verification ended in a panic.
@@ -109,22 +112,27 @@ unsafe fn borrowed<'a>(ssl: *mut SSL) -> Option<&'a Arc<Connection>> {
     unsafe { CONNECTIONS.get(ssl) }
 }
 
-/// Prepares a step of a handshake. At the first step it adds a key to the offers of the program.
+/// Prepares a step of a handshake. At the first step it adds a key to the offers of the program. `is_nested`: libssl may
+/// be making the step within another one, which has prepared it.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
-pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connection>> {
+pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL, is_nested: bool) -> Option<()> {
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { ffi::SSL_in_before(ssl) } == 0 {
-        // SAFETY: the caller vouches for `ssl`.
-        return unsafe { of(ssl) };
+        return None;
     }
-    // SAFETY: the caller vouches for `ssl`.
-    let is_again = unsafe { of(ssl) }.is_some();
-    if is_again {
+    // SAFETY: the caller vouches for `ssl`, and the reference is not used after this.
+    let before = unsafe { borrowed(ssl) };
+    // One whose key has been used belongs to an earlier connection of the SSL.
+    let is_used = before.map(|before| before.is_used.load(Ordering::Relaxed));
+    if is_nested && is_used != Some(true) {
+        return None;
+    }
+    if is_used.is_some() {
         // SAFETY: the caller vouches for `ssl`, whose callback is the one that this function set.
         unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, None) };
-        // SAFETY: the caller vouches for `ssl`, and nobody has the connection: what `of` returned was a reference of its own.
+        // SAFETY: the caller vouches for `ssl`, and nobody has the connection: the reference is used no more.
         drop(unsafe { CONNECTIONS.take(ssl) });
     }
     // SAFETY: the caller vouches for `ssl`.
@@ -134,15 +142,16 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
     }
     let connection = Arc::new(Connection {
         offer: Offer::make(&[])?,
+        is_used: AtomicBool::new(false),
         undecided: Mutex::default(),
         shown: OnceLock::new(),
         end: OnceLock::new(),
     });
     // SAFETY: the caller vouches for `ssl`, which has no connection any more.
-    unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) }?;
+    unsafe { CONNECTIONS.put(ssl, connection) }?;
     // SAFETY: the caller vouches for `ssl`; the callback has the type that libssl calls.
     unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, Some(key_wanted)) };
-    Some(connection)
+    Some(())
 }
 
 /// Returns the session with the connection's key to libssl, which is making a ClientHello.
@@ -166,7 +175,11 @@ unsafe extern "C" fn key_wanted(
     // SAFETY: the hash is libssl's, and not null.
     let is_other = !hash.is_null() && unsafe { openssl_sys::EVP_MD_get_size(hash) } != SHA256_BYTES;
     // SAFETY: libssl calls with an SSL that is valid.
-    let Some(connection) = (unsafe { of(ssl) }).filter(|_| !is_other) else { return 1 };
+    let Some(connection) = (unsafe { of(ssl) }) else { return 1 };
+    connection.is_used.store(true, Ordering::Relaxed);
+    if is_other {
+        return 1;
+    }
     // SAFETY: libssl calls with an SSL that is valid.
     let Some(made) = (unsafe { synthetic(ssl, connection.offer.key()) }) else { return 1 };
     let text = connection.offer.identity();
@@ -227,12 +240,12 @@ pub(super) unsafe fn finish(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Con
     // SAFETY: the caller vouches for `ssl`.
     let Some(end) = (unsafe { look(libssl, ssl, connection) }) else { return false };
     let _ = connection.end.set(end);
-    if end == End::Refused {
+    if !connection.stands() {
         // No close_notify: writing to a socket that the manager has closed would raise a signal.
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_shutdown(ssl, ffi::SSL_SENT_SHUTDOWN) };
     }
-    end == End::Stands
+    connection.stands()
 }
 
 /// Returns the outcome, or `None` while the program is undecided about the server that the manager found.
@@ -259,7 +272,9 @@ unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Optio
     debug::stands(&described, judgement.is_verified);
     let seen = Shown { verified: judgement.chain, ..seen };
     let is_first = connection.shown.set(seen).is_ok();
-    if judgement.decision == Decision::Refused || !is_first {
+    // A call of the program's own function may have found nobody to judge meanwhile.
+    let is_open = is_first && connection.end.get().is_none();
+    if judgement.decision == Decision::Refused || !is_open {
         judge::say(ffi::SSL_R_CERTIFICATE_VERIFY_FAILED);
         return Some(End::Refused);
     }

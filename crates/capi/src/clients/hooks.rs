@@ -18,7 +18,7 @@ use rejoin_abi::{Hooks, LIBSSL, interposed, replacements};
 use rejoin_hop::guarded;
 
 use super::connection::{self, Connection};
-use super::ffi::{Libssl, UseSession, VerifyAll};
+use super::ffi::{self, Libssl, UseSession, VerifyAll};
 use super::shown::Shown;
 use super::{allowed, judge};
 
@@ -32,21 +32,26 @@ thread_local! {
     static STEPPING: Cell<(*mut SSL, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
-/// A step that is under way in this thread. It tells the program's calls from those that libssl makes by itself.
-struct Step((*mut SSL, usize));
+/// A step that is under way in this thread. libssl calls its own functions by their names, which may lead here, and one
+/// handshake must not begin twice.
+struct Step {
+    before: (*mut SSL, usize),
+    /// True if libssl makes this call by itself. It is a guess: a step that `longjmp` has left stays noted.
+    is_nested: bool,
+}
 
 impl Step {
-    fn of(ssl: *mut SSL) -> Option<Self> {
-        // A nested call is deeper in the stack. A step that `longjmp` has left is not above this one.
+    fn of(ssl: *mut SSL) -> Self {
+        // A nested call is deeper in the stack.
         let here = (&raw const ssl).addr();
-        let (other, there) = STEPPING.get();
-        (other != ssl || here >= there).then(|| Self(STEPPING.replace((ssl, here))))
+        let before = STEPPING.replace((ssl, here));
+        Self { before, is_nested: before.0 == ssl && here < before.1 }
     }
 }
 
 impl Drop for Step {
     fn drop(&mut self) {
-        STEPPING.set(self.0);
+        STEPPING.set(self.before);
     }
 }
 
@@ -59,19 +64,26 @@ unsafe fn step(
     ssl: *mut SSL,
     own: unsafe extern "C" fn(*mut SSL) -> c_int,
 ) -> c_int {
-    let step = if ssl.is_null() { None } else { Step::of(ssl) };
-    if step.is_none() {
-        // SAFETY: the caller vouches for `ssl`; libssl's function reports a null.
+    if ssl.is_null() {
+        // SAFETY: libssl's function reports a null.
         return unsafe { own(ssl) };
     }
+    let step = Step::of(ssl);
     // SAFETY: the caller vouches for `ssl`.
-    let connection = guarded(|| unsafe { connection::begin(libssl, ssl) }).flatten();
+    guarded(|| unsafe { connection::begin(libssl, ssl, step.is_nested) });
     // SAFETY: the caller vouches for `ssl`.
     let done = unsafe { own(ssl) };
-    match connection {
+    drop(step);
+    if done != 1 {
+        return done;
+    }
+    // Whoever made the call, and whatever came before: a success counts only with a judgement.
+    // SAFETY: the caller vouches for `ssl`.
+    match guarded(|| unsafe { connection::of(ssl) }) {
         // SAFETY: the caller vouches for `ssl`, whose handshake has just succeeded.
-        Some(connection) if done == 1 => unsafe { finished(libssl, ssl, &connection) },
-        _ => done,
+        Some(Some(connection)) => unsafe { finished(libssl, ssl, &connection) },
+        Some(None) => done,
+        None => -1,
     }
 }
 
@@ -106,7 +118,7 @@ unsafe extern "C-unwind" fn SSL_connect(ssl: *mut SSL) -> c_int {
 }
 
 /// Completes the handshake before bytes go over a connection whose server is not judged yet. libssl would complete it
-/// by itself, without a judgement. `Err`: the handshake's result.
+/// by itself, without a judgement. `Err`: the handshake's result, also after a refusal.
 ///
 /// # Safety
 /// `ssl` is null or valid, and in no other thread's use.
@@ -116,7 +128,10 @@ unsafe fn ready(libssl: &Libssl, ssl: *mut SSL) -> Result<(), c_int> {
     }
     // SAFETY: the caller vouches for `ssl`.
     let connection = guarded(|| unsafe { connection::of(ssl) }).flatten();
-    if connection.is_none_or(|connection| !connection.is_open()) {
+    // What stands may be an earlier connection of the SSL, which was cleared since.
+    // SAFETY: the caller vouches for `ssl`.
+    let is_over = || unsafe { ffi::SSL_in_before(ssl) } == 0;
+    if connection.is_none_or(|connection| connection.stands() && is_over()) {
         return Ok(());
     }
     // SAFETY: the caller vouches for `ssl`; the function is libssl's.

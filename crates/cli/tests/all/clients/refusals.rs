@@ -160,3 +160,15 @@ fn a_refusal_stays_one() {
         }
     }
 }
+
+/// A program may leave a handshake by `longjmp`, and begin another with an SSL at the same address.
+#[test]
+fn a_handshake_that_was_left_judges_no_other() {
+    let Some(ground) = Ground::new("refusals-left") else { return };
+    let service = ground.service(Tls::V13);
+    for (authority, code) in [("other.pem", 1), ("ca.pem", 0)] {
+        let both = ground.both("left", service.port, authority);
+        both.is_same(code, authority);
+        assert!(both.went_through(), "{}", both.told);
+    }
+}
