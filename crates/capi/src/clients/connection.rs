@@ -36,7 +36,6 @@ pub(super) struct Connection {
 struct Found {
     taken: Taken,
     described: Connected,
-    seen: Shown,
 }
 
 /// The outcome of a handshake.
@@ -262,19 +261,20 @@ unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Optio
             Err(end) => return Some(end),
         },
     };
+    // The program's functions see the server, too.
+    let shown = connection.shown.get()?;
     // SAFETY: the caller vouches for `ssl`, whose handshake is over.
-    let judgement = unsafe { judge::judge(libssl, ssl, &found.seen) };
+    let judgement = unsafe { judge::judge(libssl, ssl, shown) };
     if judgement.decision == Decision::Undecided {
         *connection.undecided() = Some(found);
         return None;
     }
-    let Found { taken, described, seen } = found;
+    let Found { taken, described } = found;
     debug::stands(&described, judgement.is_verified);
-    let seen = Shown { verified: judgement.chain, ..seen };
-    let is_first = connection.shown.set(seen).is_ok();
+    let is_believed = judgement.decision == Decision::Believed;
+    shown.judged(is_believed, judgement.chain);
     // A call of the program's own function may have found nobody to judge meanwhile.
-    let is_open = is_first && connection.end.get().is_none();
-    if judgement.decision == Decision::Refused || !is_open {
+    if !is_believed || connection.end.get().is_some() {
         judge::say(ffi::SSL_R_CERTIFICATE_VERIFY_FAILED);
         return Some(End::Refused);
     }
@@ -302,12 +302,12 @@ unsafe fn found(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> Resu
     }
     // If the hop was lost on the way, nobody says who the server is.
     let described = taken.and_then(|taken| Some((taken.described()?, taken)));
-    let seen = described.and_then(|(described, taken)| {
+    let found = described.and_then(|(described, taken)| {
         // SAFETY: the caller vouches for `ssl`.
-        let seen = unsafe { Shown::of(ssl, &described) }?;
-        Some(Found { taken, described, seen })
+        connection.shown.set(unsafe { Shown::of(ssl, &described) }?).ok()?;
+        Some(Found { taken, described })
     });
-    seen.ok_or_else(|| {
+    found.ok_or_else(|| {
         judge::say(ffi::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE);
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_verify_result(ssl, ffi::X509_V_ERR_UNSPECIFIED) };

@@ -188,17 +188,18 @@ getter!(SSL_get_version, *const c_char, c"unknown".as_ptr(), |of: &Shown| {
 });
 getter!(SSL_version, c_int, 0, |of: &Shown| of.version.number());
 getter!(SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of.cipher);
-getter!(SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.resumed));
-getter!(SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::own);
+getter!(SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.is_resumed()));
+getter!(SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::peer);
 getter!(SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
-    // SAFETY: the certificate lives as long as the chain; the caller frees the reference.
-    unsafe { openssl_sys::X509_up_ref(of.own()) };
-    of.own()
+    let peer = of.peer();
+    if !peer.is_null() {
+        // SAFETY: the certificate lives as long as the chain; the caller frees the reference.
+        unsafe { openssl_sys::X509_up_ref(peer) };
+    }
+    peer
 });
 getter!(SSL_get_peer_cert_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| { of.chain.list() });
-getter!(SSL_get0_verified_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| {
-    of.verified.as_ref().map_or(null_mut(), |chain| chain.list())
-});
+getter!(SSL_get0_verified_chain, *mut OPENSSL_STACK, null_mut(), Shown::verified);
 
 /// Replaces a function that names the state of the handshake: what is refused is an error, as libssl's own refusal is,
 /// although libssl's handshake has succeeded.

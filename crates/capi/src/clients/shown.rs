@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_int, c_long};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 use openssl_sys::{OPENSSL_STACK, SSL, SSL_CIPHER, X509};
 use rejoin_client::protocol::Connected;
@@ -14,11 +15,18 @@ use super::ffi::{SSL_CIPHER_find, TLS1_2_VERSION, TLS1_3_VERSION};
 pub(super) struct Shown {
     pub(super) version: Version,
     pub(super) cipher: *const SSL_CIPHER,
-    pub(super) resumed: bool,
+    resumed: bool,
     /// The server's certificates, its own first.
     pub(super) chain: Certificates,
+    /// The program's judgement.
+    judged: OnceLock<Judged>,
+}
+
+/// What is known after a judgement.
+struct Judged {
+    is_believed: bool,
     /// The verified chain, up to an authority.
-    pub(super) verified: Option<Certificates>,
+    verified: Option<Certificates>,
 }
 
 // SAFETY: certificates are counted and immutable, ciphers static; OpenSSL shares both between threads.
@@ -72,12 +80,44 @@ impl Shown {
         }
         chain.first()?;
         let resumed = found.resumed;
-        (!cipher.is_null()).then_some(Self { version, cipher, resumed, chain, verified: None })
+        (!cipher.is_null()).then_some(Self {
+            version,
+            cipher,
+            resumed,
+            chain,
+            judged: OnceLock::new(),
+        })
     }
 
     /// Returns the server's own certificate.
     pub(super) fn own(&self) -> *mut X509 {
         self.chain.first().unwrap_or(null_mut())
+    }
+
+    /// Records the program's judgement, once.
+    pub(super) fn judged(&self, is_believed: bool, verified: Option<Certificates>) {
+        let _ = self.judged.set(Judged { is_believed, verified });
+    }
+
+    /// Returns the server's own certificate if the program believes it. libssl has none before.
+    pub(super) fn peer(&self) -> *mut X509 {
+        if self.is_believed() { self.own() } else { null_mut() }
+    }
+
+    /// Returns true if the session was resumed. Without Rejoin no function of the program judges the server of such a
+    /// session, and one may rely on that.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.resumed && self.is_believed()
+    }
+
+    /// Returns the verified chain, or null.
+    pub(super) fn verified(&self) -> *mut OPENSSL_STACK {
+        let verified = self.judged.get().and_then(|judged| judged.verified.as_ref());
+        verified.map_or(null_mut(), Certificates::list)
+    }
+
+    fn is_believed(&self) -> bool {
+        self.judged.get().is_some_and(|judged| judged.is_believed)
     }
 }
 

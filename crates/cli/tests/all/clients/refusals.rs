@@ -172,3 +172,17 @@ fn a_handshake_that_was_left_judges_no_other() {
         assert!(both.went_through(), "{}", both.told);
     }
 }
+
+/// A callback sees the server, not the hop.
+#[test]
+fn a_callback_sees_the_server() {
+    let Some(ground) = Ground::new("refusals-view") else { return };
+    for tls in Tls::ALL {
+        let service = ground.service(tls);
+        for (how, code) in [("view", 0), ("view", 0), ("view, refuse", 1)] {
+            let both = ground.both(how, service.port, "ca.pem");
+            both.is_same(code, how);
+            assert!(both.went_through(), "{}", both.told);
+        }
+    }
+}
