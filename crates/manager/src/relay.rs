@@ -50,6 +50,11 @@ pub(crate) struct Relay<'a> {
     is_gone: bool,
     /// True if the server closed its direction, with or without close_notify.
     is_closed: bool,
+    /// True if the server takes nothing any more: it closed the connection, or reset it. What it sent before is still
+    /// delivered.
+    is_refused: bool,
+    /// True if it reset the connection without having closed its direction.
+    is_reset: bool,
     /// True if the program has sent something.
     is_used: bool,
     /// True if the program ended its direction before the server did.
@@ -88,6 +93,8 @@ impl<'a> Relay<'a> {
             down,
             is_gone: false,
             is_closed: false,
+            is_refused: false,
+            is_reset: false,
             is_used: false,
             is_left: false,
         }
@@ -97,6 +104,11 @@ impl<'a> Relay<'a> {
     /// direction.
     pub(crate) fn is_broken(&self) -> bool {
         !self.down.is_over() && !self.is_closed
+    }
+
+    /// Returns true if the server takes nothing any more.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     /// Returns true if the program left without having sent anything, as a program does that refuses the server after its
@@ -135,7 +147,10 @@ impl<'a> Relay<'a> {
                     tokio::select! {
                         waited = self.wait() => match waited {
                             Ok(is_gone) => self.is_gone |= is_gone,
-                            Err(_) => break self.stopped(),
+                            Err(_) => {
+                                self.is_refused |= self.down.is_over();
+                                break self.stopped();
+                            }
                         },
                         () = stopping(&mut phase) => break self.stopped(),
                     }
@@ -152,11 +167,16 @@ impl<'a> Relay<'a> {
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
             let moved = self.work_down()? | self.work_up()?;
-            let is_sent = self.up.is_over() && !self.upstream.tls.wants_write();
+            let is_sent = self.is_refused || self.up.is_over() && !self.upstream.tls.wants_write();
             if is_sent && (self.down.is_over() || self.is_gone) {
                 return Err(self.stopped());
             }
             if !moved {
+                let is_held = !self.undelivered.is_empty() || self.down != Way::Open;
+                if self.is_refused && is_held {
+                    // The program does not read. What it writes must fail nevertheless, as over TCP.
+                    let _ = rustix::net::shutdown(&**self.program.socket(), Shutdown::Read);
+                }
                 return Ok(false);
             }
         }
@@ -191,6 +211,8 @@ impl<'a> Relay<'a> {
             Way::Over(_) => return Ok(moved),
         }
         PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
+            // The kernel tells of a reset once, and it was told when sending.
+            Ok(0) if self.is_reset => Err(End::Truncated),
             Ok(read) => {
                 self.is_closed = read == 0;
                 self.work_on(&piece[..read]).map(|()| true)
@@ -246,9 +268,16 @@ impl<'a> Relay<'a> {
 
     /// Relays from the program to the server. Returns true if anything moved.
     fn work_up(&mut self) -> Result<bool, End> {
+        if self.is_refused {
+            return Ok(false);
+        }
         let had = self.upstream.tls.wants_write();
-        if self.upstream.send().is_err() {
-            return Err(self.stopped());
+        if let Err(error) = self.upstream.send() {
+            self.is_refused = true;
+            self.up = Way::Over(End::Truncated);
+            // The error after the end of file is another one (tcp_reset of Linux).
+            self.is_reset = error.kind() != io::ErrorKind::BrokenPipe;
+            return Ok(true);
         }
         let sent = had && !self.upstream.tls.wants_write();
         if self.up.is_over() || self.upstream.tls.wants_write() {
@@ -289,9 +318,11 @@ impl<'a> Relay<'a> {
     /// Waits until there is something to do. Returns true if the program was found to be gone.
     async fn wait(&self) -> io::Result<bool> {
         let (tcp, program) = (&self.upstream.tcp, self.program.socket());
-        let sends = self.upstream.tls.wants_write();
+        let sends = self.upstream.tls.wants_write() && !self.is_refused;
         let is_blocked = !self.undelivered.is_empty();
         let server = interest(self.down == Way::Open && !is_blocked, sends);
+        // A server that has ended its direction may still reset the connection.
+        let is_watched = server.is_none() && self.down.is_over() && !self.is_refused;
         let reads = self.up == Way::Open && !sends;
         let is_stuck = reads && self.program.is_stuck();
         let is_to_write = is_blocked || is_stuck || matches!(self.down, Way::Endings(_));
@@ -314,6 +345,14 @@ impl<'a> Relay<'a> {
         let server = async {
             match server {
                 Some(interest) => tcp.ready(interest).await.map(|_| false),
+                None if is_watched => {
+                    tcp.ready(Interest::ERROR).await?;
+                    match tcp.take_error()? {
+                        Some(error) => Err(error),
+                        // Something else that the program asked of its socket, such as times of sending.
+                        None => std::future::pending().await,
+                    }
+                }
                 None => std::future::pending().await,
             }
         };

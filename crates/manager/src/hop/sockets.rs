@@ -214,6 +214,8 @@ async fn relay(
         None => relay.run(downstream.phase.clone()).await,
     };
     let (is_broken, is_unused) = (relay.is_broken(), relay.is_unused());
+    // What the program writes must fail then.
+    let ends = if relay.is_refused() { Shutdown::Both } else { Shutdown::Write };
     if is_unused {
         origin.refused(&upstream, &resumes);
     }
@@ -225,19 +227,23 @@ async fn relay(
         return;
     }
     near.settle();
-    let _ = timeout(LINGER, drain(near.socket())).await;
+    let _ = timeout(LINGER, drain(near.socket(), ends)).await;
 }
 
-/// Closes the program's socket as TCP would: reads and drops what the program still sends, without an error for the
-/// program. A program that writes to a Unix socket whose other end is closed gets SIGPIPE at once.
-async fn drain(socket: &ProgramSocket) -> io::Result<()> {
-    rustix::net::shutdown(&**socket, Shutdown::Write)?;
-    let mut unheard = [0; 1_024];
+/// Closes the program's socket as TCP would. What the program sends first is dropped, without an error for the program:
+/// a program that writes to a Unix socket whose other end is closed gets SIGPIPE at once. What it sends after that
+/// fails, as after a server's answer to what reached a closed socket.
+async fn drain(socket: &ProgramSocket, ends: Shutdown) -> io::Result<()> {
+    rustix::net::shutdown(&**socket, ends)?;
+    let (mut unheard, mut was_heard) = ([0; 1_024], false);
     loop {
         socket.readable().await?;
         match received(socket, &mut unheard) {
             Ok(0) => return Ok(()),
-            Ok(_) => {}
+            Ok(_) => was_heard = true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && was_heard => {
+                rustix::net::shutdown(&**socket, Shutdown::Both)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }

@@ -75,6 +75,107 @@ except OSError as error:
     print(type(error).__name__)
 ";
 
+/// Reads one record and closes, with close_notify if it is asked to.
+const LEAVES: &str = "\
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    tls = context.wrap_socket(listener.accept()[0], server_side=True)
+    if tls.recv(100) == b'notify':
+        tls.setblocking(False)
+        try:
+            tls.unwrap()
+        except OSError:
+            pass
+    tls.close()
+";
+
+/// Writes on and on, and never reads, as a program does that ships logs. Prints which write fails, and how.
+const SHIPS: &str = "\
+import select, signal, socket, ssl, sys, time
+signal.signal(signal.SIGPIPE, lambda *said: print('signal'))
+for first in [b'notify', b'end']:
+    plain = socket.create_connection(('localhost', int(sys.argv[1])))
+    tls = ssl.create_default_context(cafile=sys.argv[2]).wrap_socket(plain, server_hostname='localhost')
+    tls.send(first)
+    poll = select.poll()
+    poll.register(tls.fileno(), select.POLLRDHUP)
+    poll.poll(30000)
+    try:
+        for number in range(10):
+            tls.send(b'x' * 10000)
+            time.sleep(0.3)
+        print('all are written')
+    except OSError as error:
+        print(number, type(error).__name__)
+    plain.close()
+    tls.close()
+";
+
+/// Sends a page, and closes when the client's system has all of it, although the client still writes.
+const HURRIES: &str = "\
+import fcntl, socket, ssl, struct, sys, termios, time
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    tls = context.wrap_socket(listener.accept()[0], server_side=True)
+    size, end = tls.recv(100).split()
+    tls.sendall(bytes(range(256)) * (int(size) // 256))
+    if end == b'notify':
+        tls.setblocking(False)
+        try:
+            tls.unwrap()
+        except OSError:
+            pass
+    while struct.unpack('i', fcntl.ioctl(tls, termios.TIOCOUTQ, b'1234'))[0] > 0:
+        time.sleep(0.01)
+    if end == b'reset':
+        tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    tls.close()
+";
+
+/// Writes until that fails, and only then reads the page.
+const READS_LATE: &str = "\
+import hashlib, os, signal, socket, ssl, sys, time
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+for end in ['notify', 'end', 'reset']:
+    plain = socket.socket()
+    try:
+        plain.setsockopt(socket.SOL_SOCKET, 33, 32 << 20)  # SO_RCVBUFFORCE
+        size = 4 << 20
+    except PermissionError:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
+        size = 64 << 10
+    plain.connect(('127.0.0.1', int(sys.argv[1])))
+    context = ssl.create_default_context(cafile=sys.argv[2])
+    tls = context.wrap_socket(plain, server_hostname='localhost', suppress_ragged_eofs=False)
+    tls.send(f'{size} {end}'.encode())
+    time.sleep(1)
+    told = 'all are written'
+    for number in range(20):
+        try:
+            tls.send(b'x' * 10000)
+            time.sleep(0.1)
+        except OSError as error:
+            told = 'it fails'
+            break
+    page, last = hashlib.sha256(), 'end'
+    read = 0
+    try:
+        while piece := tls.recv(65536):
+            read += len(piece)
+            page.update(piece)
+    except OSError as error:
+        last = type(error).__name__
+    # After a reset it depends on which call heard of it.
+    print(told, read, page.hexdigest(), last if end != 'reset' else '')
+";
+
 /// Starts a server. Returns it with its lines and its port.
 fn served(world: &World, script: &str) -> (Process, Lines, u16) {
     let (certificate, key) = world.managed.certify(&["localhost"]);
@@ -119,4 +220,22 @@ fn a_server_that_says_no_more_hears_what_the_program_says() {
     let [of_plain, of_with] = [heard.next_line(), heard.next_line()];
     assert_eq!(of_plain.as_deref(), Some("b'late' close_notify"));
     assert_eq!(of_with, of_plain);
+}
+
+#[test]
+fn who_only_writes_hears_that_the_server_has_left() {
+    let world = World::new("leaves");
+    let (_server, _, port) = served(&world, LEAVES);
+    let [plain, with] = both_ways(&world, SHIPS, port);
+    assert_eq!(plain, "signal\n1 SSLEOFError\n".repeat(2));
+    assert_eq!(with, plain);
+}
+
+#[test]
+fn what_a_server_sent_before_it_left_is_read_by_a_program_that_still_wrote() {
+    let world = World::new("hurries");
+    let (_server, _, port) = served(&world, HURRIES);
+    let [plain, with] = both_ways(&world, READS_LATE, port);
+    assert_eq!(plain.matches("it fails").count(), 3, "{plain}");
+    assert_eq!(with, plain);
 }
