@@ -103,6 +103,18 @@ impl std::fmt::Debug for Requested {
     }
 }
 
+impl AsFd for Requested {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsFd for Hop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Requested {
     /// Returns the manager's decision, once, or `None` while there is none. Does not wait.
     pub fn decision(&mut self) -> Option<Result<(), Error>> {

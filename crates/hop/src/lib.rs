@@ -17,6 +17,7 @@
 mod counted;
 pub mod debug;
 pub mod functions;
+mod held;
 mod hello;
 mod hooks;
 mod offer;

@@ -14,6 +14,7 @@ use rejoin_client::protocol::{Connected, HopKey, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
+use crate::held::Held;
 use crate::waiting;
 
 /// The longest wait for the manager's description of the server. The manager sends it before its part of the
@@ -28,7 +29,7 @@ pub struct Offer {
     /// Extensions of the ClientHello that the manager may leave out.
     pub(crate) leaves_out: &'static [u16],
     /// The hop, once the manager has the connection.
-    hop: Mutex<Option<Hop>>,
+    hop: Mutex<Option<Held<Hop>>>,
     /// The descriptor under which the program waits for the manager's decision, or -1.
     waits_at: AtomicI32,
 }
@@ -37,7 +38,7 @@ pub struct Offer {
 /// manager forwards nothing before it hears that the program goes on.
 #[derive(Debug)]
 pub struct Taken {
-    hop: Hop,
+    hop: Held<Hop>,
 }
 
 impl Offer {
@@ -85,7 +86,7 @@ impl Offer {
 
     /// Ends the wait for the ClientHello, or for the manager's decision. Returns the hop if the manager has just taken
     /// the connection over.
-    fn end(&self) -> Option<Hop> {
+    fn end(&self) -> Option<Held<Hop>> {
         if PENDING.load(Ordering::Relaxed) > 0 {
             take_pending(&self.identity);
         }
@@ -101,7 +102,7 @@ impl Offer {
 
     /// Records that the manager has the connection.
     pub(crate) fn given(&self, hop: Hop) {
-        *self.lock() = Some(hop);
+        *self.lock() = Some(Held::new(hop));
     }
 
     /// Records that the manager has not decided yet.
@@ -109,7 +110,7 @@ impl Offer {
         self.waits_at.store(descriptor, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Hop>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Held<Hop>>> {
         self.hop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,19 +124,20 @@ impl fmt::Debug for Offer {
 impl Taken {
     /// Returns the manager's description of the server. The manager sends it before its part of the handshake.
     pub fn described(&self) -> Option<Connected> {
-        outside(|| self.hop.described(PATIENCE)).ok()
+        let hop = self.hop.get()?;
+        outside(|| hop.described(PATIENCE)).ok()
     }
 
     /// Tells the manager that the program goes on, and has not verified the server, or not yet. Returns true if the
     /// manager has heard it.
     pub fn accept(&self) -> bool {
-        self.hop.accept().is_ok()
+        self.hop.get().is_some_and(|hop| hop.accept().is_ok())
     }
 
     /// Tells the manager that the program's verification found nothing wrong, so that other programs may resume the
     /// session. Returns true if the manager has heard it.
     pub fn verified(self) -> bool {
-        self.hop.verified().is_ok()
+        self.hop.take().is_some_and(|hop| hop.verified().is_ok())
     }
 }
 

@@ -20,6 +20,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, se
 use rustix::process::{Resource, getrlimit};
 
 use crate::debug;
+use crate::held::{Held, Identity};
 use crate::hello::ClientHello;
 use crate::offer::{Offer, take_pending};
 use crate::waiting::{self, Waiting};
@@ -139,28 +140,29 @@ impl Handover<'_> {
         }
         let asked = self.manager.request_hop(self.wanted, self.sockets);
         let requested = asked.map_err(|error| self.failed(&error))?;
-        let inode = self.replace()?;
+        let end = self.replace()?;
         let own = waiting::Own {
-            tcp,
-            inode,
+            tcp: Held::new(tcp),
+            end,
             close_on_exec: self.found.close_on_exec(),
             registered_of: self.sending.registered_of,
             hello: self.sending.bytes.to_vec(),
             service: self.service(),
         };
+        let requested = Held::new(requested);
         waiting::add(self.sending.descriptor, Waiting { requested, offer, own });
         Ok(Outcome::Sent)
     }
 
-    /// Puts the program's end of the pair in the place of its socket. Returns the end's inode.
-    fn replace(&self) -> Result<u64, Option<Directly>> {
+    /// Puts the program's end of the pair in the place of its socket. Returns what the end is.
+    fn replace(&self) -> Result<Identity, Option<Directly>> {
         let Self { sockets, found, own, sending, .. } = self;
-        let inode = fstat(own).map_err(|_| Some(Directly::System))?.st_ino;
+        let end = Identity::of(own).ok_or(Directly::System)?;
         if !put(own.as_fd(), sockets.tcp, sending.registered_of, found.close_on_exec()) {
             return Err(Some(Directly::System));
         }
-        remember(Taken { inode, own: found.own, peer: found.peer });
-        Ok(inode)
+        remember(Taken { inode: end.inode, own: found.own, peer: found.peer });
+        Ok(end)
     }
 
     /// Reports an error of the manager's.

@@ -17,25 +17,25 @@ use rejoin_abi::gate::Gated;
 use rejoin_client::Error;
 use rejoin_client::hop::{Hop, Requested};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::fstat;
 use rustix::net::{SendFlags, send};
 
+use crate::held::{Held, Identity};
 use crate::offer::Offer;
 use crate::settings::{self, now_ms};
 use crate::sockets;
 
 /// A connection about which the manager has not decided yet.
 pub(crate) struct Waiting {
-    pub(crate) requested: Requested,
+    pub(crate) requested: Held<Requested>,
     pub(crate) offer: Arc<Offer>,
     pub(crate) own: Own,
 }
 
 /// The program's own connection, to which it returns if the manager does not take it.
 pub(crate) struct Own {
-    pub(crate) tcp: OwnedFd,
-    /// The inode of the pair's end that has its descriptor meanwhile.
-    pub(crate) inode: u64,
+    pub(crate) tcp: Held<OwnedFd>,
+    /// The pair's end, which has its descriptor meanwhile.
+    pub(crate) end: Identity,
     pub(crate) close_on_exec: c_int,
     pub(crate) registered_of: RegisteredOf,
     pub(crate) hello: Vec<u8>,
@@ -117,7 +117,8 @@ pub(crate) fn reading(descriptor: RawFd) {
     let Some((number, mut waiting)) = found else { return };
     // Not under the lock: this reads, too.
     let is_due = waiting.own.is_due_at(descriptor);
-    let decision = if is_due { waiting.requested.decision() } else { None };
+    let asks = |requested: &mut Requested| requested.decision();
+    let decision = if is_due { waiting.requested.get_mut().and_then(asks) } else { None };
     let is_closed = is_due && decision.is_none() && is_closed(descriptor);
     let mut all = ALL.lock();
     let waits_on = is_due && decision.is_none() && !is_closed;
@@ -130,7 +131,9 @@ pub(crate) fn reading(descriptor: RawFd) {
     all.count();
     drop(all);
     match (over, decision) {
-        (Some(over), Some(Ok(()))) => over.offer.given(over.requested.into_hop()),
+        (Some(over), Some(Ok(()))) => {
+            over.requested.take().into_iter().for_each(|done| over.offer.given(done.into_hop()));
+        }
         (Some(over), Some(Err(error))) => over.own.put_back(descriptor, &error),
         // The manager closes its end before it says why, or is gone.
         (Some(over), None) => over.give_up(descriptor),
@@ -150,7 +153,7 @@ fn is_closed(descriptor: RawFd) -> bool {
 
 /// Ends the wait for the decision about an offer whose handshake is over, or that is withdrawn. Returns the hop, if the
 /// manager has taken the connection over.
-pub(crate) fn end(descriptor: RawFd, offer: &Offer) -> Option<Hop> {
+pub(crate) fn end(descriptor: RawFd, offer: &Offer) -> Option<Held<Hop>> {
     let mut all = ALL.lock();
     let (_, waiting) = all.waiting.get(&descriptor)?;
     if !std::ptr::eq(&raw const *waiting.offer, offer) {
@@ -158,7 +161,7 @@ pub(crate) fn end(descriptor: RawFd, offer: &Offer) -> Option<Hop> {
     }
     let waiting = all.take(descriptor)?;
     drop(all);
-    waiting.requested.cancel().ok()
+    waiting.requested.take()?.cancel().ok().map(Held::new)
 }
 
 /// Takes back all connections whose patience has ended. Returns the time until the next end, in milliseconds, or `None`
@@ -180,9 +183,11 @@ pub(crate) fn overdue() -> Option<u64> {
 impl Waiting {
     /// Waits no longer for the manager.
     fn give_up(self, descriptor: RawFd) {
-        match self.requested.cancel() {
-            Ok(hop) => self.offer.given(hop),
-            Err(error) => self.own.put_back(descriptor, &error),
+        match self.requested.take().map(Requested::cancel) {
+            Some(Ok(hop)) => self.offer.given(hop),
+            Some(Err(error)) => self.own.put_back(descriptor, &error),
+            // The program has closed what led to the manager, which has taken the connection, or ends it.
+            None => {}
         }
     }
 }
@@ -191,16 +196,17 @@ impl Own {
     /// Returns true if the program still has the pair's end under this descriptor.
     fn is_due_at(&self, descriptor: RawFd) -> bool {
         // SAFETY: the descriptor is only asked about; if it is not open, the call fails.
-        let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) });
-        found.is_ok_and(|found| found.st_ino == self.inode)
+        let found = Identity::of(unsafe { BorrowedFd::borrow_raw(descriptor) });
+        found == Some(self.end)
     }
 
     /// Gives the program its own connection back, because of this error of the manager, and sends its ClientHello.
     fn put_back(self, descriptor: RawFd, error: &Error) {
         settings::failed(&self.service, error);
+        let Some(tcp) = self.tcp.get() else { return };
         // SAFETY: the program has the descriptor, as `is_due_at` found.
         let at = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        if sockets::put(self.tcp.as_fd(), at, self.registered_of, self.close_on_exec) {
+        if sockets::put(tcp.as_fd(), at, self.registered_of, self.close_on_exec) {
             // The socket's buffer is empty. Should it fail, the program reads why.
             let _ = send(at, &self.hello, SendFlags::NOSIGNAL);
         }

@@ -1,5 +1,7 @@
-//! Programs that fork while another of their threads makes the first connection.
+//! Programs that fork while another of their threads makes the first connection, or that close their descriptors while
+//! they make one.
 
+use std::net::TcpListener;
 use std::process::Command;
 
 use rejoin_testkit::clients::world::compiled;
@@ -21,5 +23,27 @@ fn no_child_hangs_that_was_forked_during_the_first_connection() {
         forks.env("REJOIN_MANAGER", managed.socket());
         let output = forks.output().expect("it runs");
         assert_eq!(text(&output.stdout), "0\n", "round {round}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_program_that_closes_its_descriptors_keeps_what_it_opens_then() {
+    let managed = Managed::start("closes");
+    let Some(program) = compiled(&managed, "closes") else {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    };
+    // It says nothing, so that no handshake ends.
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = server.local_addr().expect("bound").port().to_string();
+    for how in 0..8 {
+        let words = [4, 2, 1].map(|bit| if how & bit > 0 { "1" } else { "0" });
+        let mut closes = Command::new(&program);
+        closes.arg(&port).args(words);
+        closes.env("LD_PRELOAD", library("librejoin_preload.so"));
+        closes.env("REJOIN_MANAGER", managed.socket()).env("REJOIN_PATIENCE_MS", "500");
+        let output = closes.output().expect("it runs");
+        // It waits for an answer, and then nothing is missing.
+        assert_eq!(text(&output.stdout), "2\n0 lost\n", "{words:?}: {}", text(&output.stderr));
     }
 }
