@@ -4,7 +4,8 @@
 //! context that may accept connections loads `librejoin.so`, which attaches to all contexts of the process, with the
 //! settings in the `REJOIN_*` variables. In a client of libssl or GnuTLS, connections go through the manager if
 //! `REJOIN_MANAGER` is set ([`client`]). The caller always gets the result that it would have had otherwise. Nothing
-//! runs when this library is loaded, or in a program that makes no connection, but for a flag that is set as it ends.
+//! runs when this library is loaded, or in a program that makes no connection, but for two things: the kernel is asked
+//! once which root the process has, and a flag is set as it ends.
 //!
 //! A failure is one line on standard error, and the program goes on without Rejoin.
 //!

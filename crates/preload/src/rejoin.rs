@@ -4,9 +4,9 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use libc::{RTLD_LOCAL, RTLD_NODELETE, RTLD_NOW, c_int, c_void};
+use libc::{RTLD_LOCAL, RTLD_NODELETE, RTLD_NOLOAD, RTLD_NOW, c_int, c_void};
 
 use rejoin_abi::gate::{self, get_or_make};
 
@@ -89,13 +89,54 @@ impl Library {
             }
         }
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // Behind another root only what is loaded already is Rejoin's.
+        let is_ours = is_at_the_first_root();
+        let only = if is_ours { 0 } else { RTLD_NOLOAD };
+        let how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | only;
         // SAFETY: the path ends with a zero byte; the library is Rejoin's, and runs nothing when it is loaded.
-        let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) };
+        let library = unsafe { libc::dlopen(name.as_ptr(), how) };
         if library.is_null() {
-            complain(&format!("cannot load {}: {}", self.name, last_error()));
+            let said = last_error();
+            let why = if is_ours { &said } else { CHANGED };
+            complain(&format!("cannot load {}: {why}", self.name));
         }
         (!library.is_null()).then_some(Open(library))
     }
+}
+
+const CHANGED: &str = "the process has changed its root";
+
+/// The device and the inode of the process's root when this library was loaded. 0: that is still to come.
+static ROOT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Our own constructor, which asks the kernel once. Behind another root (`chroot`) the path of a library leads to a file
+/// of whoever owns that root, which would run with the program's rights.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_THE_START: extern "C" fn() = note_the_root;
+
+extern "C" fn note_the_root() {
+    let root = root().unwrap_or_default();
+    ROOT.iter().zip(root).for_each(|(known, found)| known.store(found, Ordering::Relaxed));
+}
+
+fn root() -> Option<[u64; 2]> {
+    // The call that the loader makes, too: a seccomp filter may forbid a newer one.
+    // SAFETY: the structure has only numbers.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero byte, and `found` has room for the answer.
+    let is_found = unsafe { libc::stat(c"/".as_ptr(), &raw mut found) } == 0;
+    is_found.then_some([found.st_dev, found.st_ino])
+}
+
+/// Returns true if the process has the root that it had when this library was loaded.
+fn is_at_the_first_root() -> bool {
+    let known = || ROOT.each_ref().map(|known| known.load(Ordering::Relaxed));
+    if known() == [0; 2] {
+        // Another library's constructor makes a connection.
+        note_the_root();
+    }
+    root() == Some(known())
 }
 
 /// Returns the path of `librejoin.so`: the value of `REJOIN_LIBRARY`, or else the folder of this library.

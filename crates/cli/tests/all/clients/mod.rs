@@ -7,6 +7,7 @@ mod document;
 mod endings;
 mod forks;
 mod impostor;
+mod jails;
 mod life;
 mod many;
 mod pins;
