@@ -80,7 +80,8 @@ fn give(
     }
     // SAFETY: the program is sending over this descriptor, and so keeps it open during the call.
     let tcp = unsafe { BorrowedFd::borrow_raw(sending.descriptor) };
-    let found = Found::of(tcp).ok_or(Directly::NoSocket)?;
+    // Who was called cannot call again, and the peer's port is no service's.
+    let found = Found::of(tcp).filter(|found| !found.was_called).ok_or(Directly::NoSocket)?;
     // The port that a proxy was asked for counts only if something was sent over this socket.
     let is_tunnel = sending.tunnel_port != 0 && !found.is_fresh;
     let port = if is_tunnel { sending.tunnel_port } else { found.peer.port() };
@@ -201,6 +202,8 @@ struct Found {
     /// True if a new connection to the same address reaches the same server: nothing has gone over the socket, such
     /// as a request to a proxy.
     is_fresh: bool,
+    /// True if the program accepted the connection.
+    was_called: bool,
     status: c_int,
     flags: c_int,
 }
@@ -221,7 +224,8 @@ impl Found {
             return None;
         }
         let inode = fstat(tcp).ok()?.st_ino;
-        Some(Self { inode, own, peer, is_fresh: is_fresh(tcp), status, flags })
+        let (is_fresh, was_called) = begun(tcp);
+        Some(Self { inode, own, peer, is_fresh, was_called, status, flags })
     }
 
     fn close_on_exec(&self) -> c_int {
@@ -304,9 +308,10 @@ fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: c_int) -> bool {
     set == 0
 }
 
-/// Returns true if no data has gone over a connection, by `tcpi_data_segs_in` and `tcpi_data_segs_out`. A kernel that
-/// does not report them counts as false.
-fn is_fresh(tcp: BorrowedFd<'_>) -> bool {
+/// Returns whether no data has gone over a connection, and whether, without any, it is known to have been accepted. A
+/// kernel that does not report `tcpi_data_segs_in` and `tcpi_data_segs_out` counts as if some had.
+fn begun(tcp: BorrowedFd<'_>) -> (bool, bool) {
+    const BYTES_ACKED: std::ops::Range<usize> = 120..128;
     const DATA_SEGS: std::ops::Range<usize> = 152..160;
     let mut info = [0_u8; 256];
     let mut bytes = info.len() as socklen_t;
@@ -316,7 +321,10 @@ fn is_fresh(tcp: BorrowedFd<'_>) -> bool {
         let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
         libc::getsockopt(tcp.as_raw_fd(), level, option, into, &raw mut bytes)
     };
-    asked == 0 && bytes as usize >= DATA_SEGS.end && info[DATA_SEGS].iter().all(|byte| *byte == 0)
+    let is_zero = |range: std::ops::Range<usize>| info[range].iter().all(|byte| *byte == 0);
+    let is_fresh = asked == 0 && bytes as usize >= DATA_SEGS.end && is_zero(DATA_SEGS);
+    // `tcpi_bytes_acked` counts the SYN of who called, and nothing of who accepted (tcp_snd_una_update of Linux).
+    (is_fresh, is_fresh && is_zero(BYTES_ACKED))
 }
 
 /// Makes the request to the manager. `None`: the protocol cannot express it.
@@ -460,4 +468,27 @@ pub(crate) unsafe fn option(
 /// Returns true if the socket of this descriptor took the place of one that was handed over.
 pub(crate) fn is_taken(descriptor: RawFd) -> bool {
     addresses(descriptor).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::begun;
+
+    #[test]
+    fn who_called_is_told_from_who_was_called() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let mut calls = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut called = listener.accept().unwrap().0;
+            assert_eq!(begun(calls.as_fd()), (true, false));
+            assert_eq!(begun(called.as_fd()), (true, true));
+            calls.write_all(b"x").unwrap();
+            called.read_exact(&mut [0]).unwrap();
+            assert_eq!([&calls, &called].map(|of| begun(of.as_fd())), [(false, false); 2]);
+        }
+    }
 }

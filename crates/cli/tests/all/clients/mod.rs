@@ -10,6 +10,7 @@ mod impostor;
 mod jails;
 mod life;
 mod many;
+mod once;
 mod pins;
 mod policy;
 mod quiet;
