@@ -26,6 +26,10 @@ use crate::offer::{Offer, take_pending};
 use crate::waiting::{self, Waiting};
 use crate::{registered, settings};
 
+/// The port of FTP over TLS. Its servers demand that each data connection resumes the session of the control
+/// connection, so that the program must have one with the server, and not with the manager.
+const FTPS: u16 = 990;
+
 /// The bytes that the program is sending, and their socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Sending<'a> {
@@ -85,6 +89,9 @@ fn give(
     // The port that a proxy was asked for counts only if something was sent over this socket.
     let is_tunnel = sending.tunnel_port != 0 && !found.is_fresh;
     let port = if is_tunnel { sending.tunnel_port } else { found.peer.port() };
+    if port == FTPS {
+        return Err(Some(Directly::OwnSession));
+    }
     let wanted = wanted(hello, (found.peer.ip(), port), &offer).ok_or(Directly::Extension)?;
     let registered = registered::known(sending.registered_of, sending.descriptor);
     if registered::is_elsewhere(tcp, found.inode, registered.as_ref()) {
