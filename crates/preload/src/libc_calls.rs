@@ -14,7 +14,7 @@ use libc::{
 use rejoin_abi::{Hooks, interposed, undisturbed};
 
 use crate::waits::{
-    __poll_chk, __ppoll_chk, epoll_pwait, epoll_wait, poll, ppoll, pselect, select,
+    __poll_chk, __ppoll_chk, epoll_pwait, epoll_pwait2, epoll_wait, poll, ppoll, pselect, select,
 };
 use crate::{client, registrations, resets, tunnels};
 

@@ -179,6 +179,41 @@ pub(crate) unsafe extern "C" fn epoll_pwait(
     in_turns(of_ms(timeout), |turn| unsafe { real(instance, events, most, ms(turn), mask) })
 }
 
+/// The C library has it since glibc 2.35, so that a program may ask whether it is there.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn epoll_pwait2(
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    type Wait = unsafe extern "C" fn(
+        c_int,
+        *mut epoll_event,
+        c_int,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int;
+    let Some(real) = real!(c"epoll_pwait2", Option<Wait>) else {
+        // SAFETY: the function takes no arguments.
+        let error = unsafe { libc::__errno_location() };
+        // SAFETY: the variable is this thread's own.
+        unsafe { error.write(libc::ENOSYS) };
+        return -1;
+    };
+    if is_quiet() {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(instance, events, most, timeout, mask) };
+    }
+    // SAFETY: the program's time is null or valid.
+    let longest = unsafe { of_time(timeout) };
+    in_turns(longest, |turn| {
+        // SAFETY: the program's own call, with a time that is valid or null.
+        with_time(turn, |time| unsafe { real(instance, events, most, time, mask) })
+    })
+}
+
 /// The sets of `select`, which each call overwrites.
 struct Sets {
     own: [*mut fd_set; 3],

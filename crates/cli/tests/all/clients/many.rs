@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use rejoin_testkit::clients::SCRIPTS;
-use rejoin_testkit::clients::world::{Service, World};
+use rejoin_testkit::clients::world::{Service, World, compiled};
 use rejoin_testkit::process::{Process, Signal};
 
 use crate::program::text;
@@ -121,6 +121,30 @@ fn an_event_loop_goes_on_while_the_manager_does_not_answer() {
         assert!(program.wait().success());
         manager.signal(Signal::CONT);
     }
+}
+
+#[test]
+fn a_program_that_waits_by_epoll_pwait2_goes_on_without_the_manager() {
+    let mut world = World::new("pwait2");
+    world.patience_ms = 500;
+    let Some(program) = compiled(&world.managed, "waits") else {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    };
+    world.managed.child.as_ref().expect("it runs").signal(Signal::STOP);
+    for is_with in [false, true] {
+        let mut waits = Command::new(&program);
+        let service = &world.servers[0];
+        waits.args([&service.port.to_string(), &world.managed.file("ca.pem")]);
+        if is_with {
+            world.with_rejoin(&mut waits);
+        }
+        let output = waits.output().expect("it runs");
+        let told = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "connected\n", "{told}");
+        assert_eq!(told.contains("no manager answers"), is_with, "{told}");
+    }
+    world.managed.child.as_ref().expect("it runs").signal(Signal::CONT);
 }
 
 /// Stops in the middle of its handshake for longer than any deadline of the manager's.
