@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
-use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    fallocate, fchmod, flock, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
@@ -125,6 +127,16 @@ impl Folder {
             .and_then(|()| fallocate(&unfinished.file, FallocateFlags::empty(), 0, bytes))
             .map_err(|cause| self.no_room_or(bytes, "reserve room in", cause))?;
         Ok(unfinished)
+    }
+
+    /// Returns true if the folder has room for a file of so many bytes once nobody has this one any more.
+    pub(crate) fn has_room_without(&self, file: &File, bytes: u64) -> bool {
+        let is_allowed = getrlimit(Resource::Fsize).current.is_none_or(|longest| longest >= bytes);
+        let (Ok(old), Ok(all)) = (fstat(file), fstatvfs(&self.directory)) else { return false };
+        let of_old = u64::try_from(old.st_blocks).unwrap_or_default() * 512;
+        // A folder in memory without a limit says that it has no blocks at all.
+        let is_unlimited = all.f_blocks == 0;
+        is_allowed && (is_unlimited || all.f_bavail * all.f_frsize + of_old >= bytes)
     }
 
     fn no_room_or(&self, bytes: u64, action: &'static str, cause: Errno) -> Error {

@@ -46,7 +46,8 @@ impl Store {
     /// session is used once, none may be in two caches. Sessions that the old one gets later stay there.
     ///
     /// # Errors
-    /// Those of [`Self::open`]. A cluster's cache is its agent's, and is not replaced.
+    /// Those of [`Self::open`]. A cluster's cache is its agent's, and is not replaced. If the folder had no room for the
+    /// new one even without the old one, that stays.
     pub fn open_or_replace(
         folder: &Path,
         name: &CacheName,
@@ -86,8 +87,11 @@ impl Store {
             }
             if place.lock_name(&file, name)? {
                 origin.replaces = true;
-                if let Ok(store) = Self::make(&place, name, Some(settings), &origin)? {
-                    return Ok((store, Some(why)));
+                match Self::make(&place, name, Some(settings), &origin)? {
+                    Ok(store) => return Ok((store, Some(why))),
+                    // A cache of another size, with its ticket keys, is better than none.
+                    Err(Some(error)) if is_hopeless(&error, &place, &file) => return Err(error),
+                    Err(_) => {}
                 }
                 // There is no room for both, unless nobody has the old one open.
                 place.unname(name)?;
@@ -108,6 +112,11 @@ impl Store {
             self.cache().reset_counters();
         }
     }
+}
+
+/// Returns true if there is no room for the new file without the old one either.
+fn is_hopeless(error: &Error, place: &Folder, old: &File) -> bool {
+    matches!(error, Error::NoRoom { bytes, .. } if !place.has_room_without(old, *bytes))
 }
 
 fn is_of_another_make(error: &Error) -> bool {

@@ -65,6 +65,7 @@ fn plays_a_role() {
         "come again" => come_again(&folder, number),
         "find no room" => find_no_room(&folder),
         "fit exactly" => fit_exactly(&folder),
+        "keep the old one" => crate::replaced::keep_the_old_one(&folder),
         "find it closed" => find_it_closed(&folder),
         "find root's" => crate::foreign::find_roots(&folder),
         "find it squatted" => crate::foreign::find_it_squatted(&folder),
@@ -275,7 +276,7 @@ fn fit_exactly(folder: &Path) {
 }
 
 /// Plays a role in another process, in a folder of this size, if the system lets this one make such a folder.
-fn plays_in_a_folder_of(size: &str, part: &str) {
+pub(crate) fn plays_in_a_folder_of(size: &str, part: &str) {
     let folder = crate::folder();
     let script = format!(r#"mount -t tmpfs -o size={size} tmpfs "$0" || exit 77; exec "$@""#);
     let player = role(part, folder.path(), 0);

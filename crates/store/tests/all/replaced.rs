@@ -1,6 +1,7 @@
 //! Caches that were made with other settings, or by another version, and are replaced.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -8,6 +9,7 @@ use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, Error, SharedKeys, Store};
 
 use crate::folder;
+use crate::processes::plays_in_a_folder_of;
 use crate::session::{find, insert};
 
 fn name() -> CacheName {
@@ -64,6 +66,29 @@ fn the_cache_of_a_cluster_stays() {
     let refused = Store::open_or_replace(folder.path(), &name(), &settings(2_000), true);
     assert!(matches!(refused, Err(Error::OtherSettings { .. })), "{refused:?}");
     assert!(agents.facts().is_named);
+}
+
+#[test]
+fn the_old_one_stays_if_the_folder_has_no_room_for_the_new_one_at_all() {
+    plays_in_a_folder_of("4m", "keep the old one");
+}
+
+/// The part in that folder.
+pub(crate) fn keep_the_old_one(folder: &Path) {
+    let of_mib = |mib: u64| Settings::new(Capacity::Bytes(mib << 20));
+    let replace = |mib| Store::open_or_replace(folder, &name(), &of_mib(mib), true);
+    let old = Store::open(folder, &name(), Some(&of_mib(2))).expect("made");
+    assert!(insert(&old, 1));
+    let key = *old.id_key();
+    drop(old);
+    let refused = replace(500);
+    assert!(matches!(refused, Err(Error::NoRoom { .. })), "{refused:?}");
+    let kept = Store::open(folder, &name(), None).expect("it stays");
+    assert!(find(&kept, 1) && *kept.id_key() == key);
+    drop(kept);
+    // Three and two are too many, and three are not.
+    let (new, why) = replace(3).expect("there is room without the old one");
+    assert!(why.is_some() && *new.id_key() == key);
 }
 
 #[test]
