@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// A file that others may have read or written, or that is no cache.
     #[error("{path} {objection}{of}: {remedy}", path = path.display(), of = Belongs(*owner),
-        remedy = remedy(cache.as_ref(), objection))]
+        remedy = remedy(cache.as_ref(), path, objection, *is_to_be_made))]
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -50,24 +50,31 @@ pub enum Error {
         owner: Option<u32>,
         /// The cache that should be there.
         cache: Option<CacheName>,
+        /// False if the cache was only to be opened, for which it must be there.
+        is_to_be_made: bool,
     },
     /// Made by another version of Rejoin.
     #[error(
-        "cache {name} was made by another version: run `rejoin store remove {name}` and restart \
-         its servers"
+        "cache {name} was made by another version: run {removal} and restart its servers",
+        removal = Removal(name, folder)
     )]
     OtherVersion {
         /// Its name.
         name: CacheName,
+        /// Its folder.
+        folder: PathBuf,
     },
     /// Made with other settings.
     #[error(
         "cache {name} was made with another {setting}: it has {theirs}, and {ours} is asked for; give \
-         the same, or run `rejoin store remove {name}` and restart its servers"
+         the same, or run {removal} and restart its servers",
+        removal = Removal(name, folder)
     )]
     OtherSettings {
         /// Its name.
         name: CacheName,
+        /// Its folder.
+        folder: PathBuf,
         /// The first setting that differs.
         setting: &'static str,
         /// Its value in the file.
@@ -77,12 +84,14 @@ pub enum Error {
     },
     /// Made by servers of their own, or for another cluster.
     #[error(
-        "cache {name} is not this cluster's: run `rejoin store remove {name}`, start the agent, and then \
-         the servers"
+        "cache {name} is not this cluster's: run {removal}, start the agent, and then the servers",
+        removal = Removal(name, folder)
     )]
     OtherCluster {
         /// Its name.
         name: CacheName,
+        /// Its folder.
+        folder: PathBuf,
     },
     /// The ticket keys are those of a cluster.
     #[error("the ticket keys of cache {name} are its cluster's: use --cluster instead of the name")]
@@ -91,19 +100,24 @@ pub enum Error {
         name: CacheName,
     },
     /// A file whose first page differs from what was written to it.
-    #[error("cache {name} is damaged: run `rejoin store remove {name}` and restart its servers")]
+    #[error("cache {name} is damaged: run {removal} and restart its servers",
+        removal = Removal(name, folder))]
     Damaged {
         /// Its name.
         name: CacheName,
+        /// Its folder.
+        folder: PathBuf,
     },
     /// A file whose size does not fit its contents.
     #[error(
-        "cache {name} has {bytes} bytes, not {needed_bytes}: run `rejoin store remove {name}` \
-         and restart its servers"
+        "cache {name} has {bytes} bytes, not {needed_bytes}: run {removal} and restart its servers",
+        removal = Removal(name, folder)
     )]
     BadSize {
         /// Its name.
         name: CacheName,
+        /// Its folder.
+        folder: PathBuf,
         /// Its size.
         bytes: u64,
         /// The size that it should have.
@@ -118,7 +132,9 @@ pub enum Error {
     /// The ticket keys cannot be read.
     #[error(
         "the ticket keys of cache {name} are locked: another process has them, or somebody wrote over \
-         the lock; try again, or run `rejoin store remove {name}` and restart its servers"
+         the lock; try again, or run `rejoin store remove {name}`, with --folder if it is not in {shm}, and \
+         restart its servers",
+        shm = crate::Store::FOLDER
     )]
     KeysLocked {
         /// The cache's name.
@@ -164,13 +180,23 @@ impl Error {
         Self::Refused { action, path: path.into(), cause: cause.into() }
     }
 
+    /// Returns the error for somebody who does not make the cache.
+    pub(crate) fn of_opening(self) -> Self {
+        match self {
+            Self::NotOurs { path, objection, owner, cache, .. } => {
+                Self::NotOurs { path, objection, owner, cache, is_to_be_made: false }
+            }
+            other => other,
+        }
+    }
+
     /// Returns the cache that the error's text names, so that the caller need not name it again.
     pub fn cache(&self) -> Option<&CacheName> {
         match self {
             Self::NotFound { name, .. }
-            | Self::OtherVersion { name }
+            | Self::OtherVersion { name, .. }
             | Self::OtherSettings { name, .. }
-            | Self::Damaged { name }
+            | Self::Damaged { name, .. }
             | Self::BadSize { name, .. }
             | Self::Busy { name }
             | Self::KeysLocked { name } => Some(name),
@@ -247,16 +273,43 @@ impl Objection {
 }
 
 /// The end of a message about a file: what the operator does about it.
-fn remedy(cache: Option<&CacheName>, objection: &Objection) -> String {
-    match (cache, objection) {
-        (Some(name), Objection::Readable { .. } | Objection::Linked) => {
-            format!("run `rejoin store remove {name}` and restart its servers")
+fn remedy(
+    cache: Option<&CacheName>,
+    path: &Path,
+    objection: &Objection,
+    is_to_be_made: bool,
+) -> String {
+    let removal = cache.map(|name| Removal(name, path.parent().unwrap_or(path)));
+    match (removal, objection) {
+        // It may well be in use.
+        (Some(_), Objection::Owner { .. }) if !is_to_be_made => "run this as that user".to_owned(),
+        (Some(removal), Objection::Readable { .. } | Objection::Linked) => {
+            format!("run {removal} and restart its servers")
         }
-        (Some(name), _) => {
-            format!("run `rejoin store remove {name}` as root, or give the cache another name")
+        (Some(removal), _) => {
+            format!("run {removal} as root, or give the cache another name")
         }
         (None, Objection::Folder { .. }) => "give it a folder of its own, of mode 700".to_owned(),
         (None, _) => "remove it, or use another folder".to_owned(),
+    }
+}
+
+/// The command that removes a cache, as an operator types it.
+struct Removal<'a>(&'a CacheName, &'a Path);
+
+impl fmt::Display for Removal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, folder) = self;
+        let text = folder.display().to_string();
+        let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@".contains(letter);
+        if folder == &Path::new(crate::Store::FOLDER) {
+            write!(f, "`rejoin store remove {name}`")
+        } else if text.chars().all(is_plain) {
+            write!(f, "`rejoin store remove {name} --folder {text}`")
+        } else {
+            // As a shell reads it.
+            write!(f, "`rejoin store remove {name} --folder '{}'`", text.replace('\'', r"'\''"))
+        }
     }
 }
 

@@ -102,7 +102,8 @@ impl Folder {
     fn not_ours(&self, name: &CacheName, objection: Objection, stat: &Stat) -> Error {
         let is_known = matches!(objection, Objection::Owner { .. } | Objection::Readable { .. });
         let owner = (!is_known).then_some(stat.st_uid);
-        Error::NotOurs { path: self.path_of(name), objection, owner, cache: Some(name.clone()) }
+        let (path, cache) = (self.path_of(name), Some(name.clone()));
+        Error::NotOurs { path, objection, owner, cache, is_to_be_made: true }
     }
 
     /// Returns the error for a file that is no cache.

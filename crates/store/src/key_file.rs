@@ -110,7 +110,13 @@ impl KeyFile {
     }
 
     fn not_ours(&self, objection: Objection) -> Error {
-        Error::NotOurs { path: self.path.clone(), objection, owner: None, cache: None }
+        Error::NotOurs {
+            path: self.path.clone(),
+            objection,
+            owner: None,
+            cache: None,
+            is_to_be_made: false,
+        }
     }
 
     fn refused(&self, action: &'static str, cause: impl Into<std::io::Error>) -> Error {

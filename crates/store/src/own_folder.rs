@@ -37,7 +37,13 @@ impl OwnFolder {
         let mode = Mode::from_raw_mode(stat.st_mode);
         if mode.intersects(Mode::WGRP | Mode::WOTH) {
             let objection = Objection::Folder { mode: mode.bits() & 0o777 };
-            return Err(Error::NotOurs { path: file.into(), objection, owner: None, cache: None });
+            return Err(Error::NotOurs {
+                path: file.into(),
+                objection,
+                owner: None,
+                cache: None,
+                is_to_be_made: false,
+            });
         }
         Ok(Some(Self { directory, owner: stat.st_uid }))
     }

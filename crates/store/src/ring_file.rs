@@ -93,7 +93,13 @@ impl RingFile {
         let objection = Objection::to(&fstat(&lock).map_err(refused)?, &[folder.owner()]);
         if let Some(objection) = objection {
             let path = self.path.with_file_name(name);
-            return Err(Error::NotOurs { path, objection, owner: None, cache: None });
+            return Err(Error::NotOurs {
+                path,
+                objection,
+                owner: None,
+                cache: None,
+                is_to_be_made: false,
+            });
         }
         for _ in 1..Self::ATTEMPTS {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

@@ -132,7 +132,8 @@ impl Store {
         let origin = Origin { cluster: Some(id_key), ..Origin::default() };
         let store = Self::open_or_make(folder, name, settings, &origin)?;
         let is_ours = store.mailbox.is_some() && store.keys.id == *id_key;
-        if is_ours { Ok(store) } else { Err(Error::OtherCluster { name: name.clone() }) }
+        let (name, folder) = (name.clone(), folder.into());
+        if is_ours { Ok(store) } else { Err(Error::OtherCluster { name, folder }) }
     }
 
     fn open_or_make(
@@ -144,7 +145,9 @@ impl Store {
         let folder = Folder::open(folder)?;
         let mut last = Error::Busy { name: name.clone() };
         for _ in 0..ATTEMPTS {
-            let attempt = match folder.file(name)? {
+            let found = folder.file(name);
+            let found = if settings.is_none() { found.map_err(Error::of_opening) } else { found };
+            let attempt = match found? {
                 Some(file) => Self::open_file(&folder, name, &file, settings)?,
                 None => Self::make(&folder, name, settings, origin)?,
             };
@@ -345,7 +348,9 @@ impl Store {
         if head.boot_id != boot_id() {
             return Err(Unusable::Outdated);
         }
-        if let Some(differs) = settings.and_then(|ours| difference(name, &head.settings, ours)) {
+        if let Some(differs) =
+            settings.and_then(|ours| difference(folder, name, &head.settings, ours))
+        {
             return Err(differs.into());
         }
         check_size(folder, name, file, &head)?;
@@ -449,11 +454,12 @@ fn new_head(settings: &Settings, origin: &Origin<'_>) -> Result<Head, Error> {
 fn read_head(folder: &Folder, file: &File, name: &CacheName) -> Result<Head, Error> {
     let mut bytes = Zeroizing::new([0; Head::BYTES]);
     let is_whole = file.read_exact_at(&mut *bytes, 0).is_ok();
+    let (cache, place) = (|| name.clone(), || folder.path().to_owned());
     Head::from_bytes(&bytes).map_err(|why| match why {
         Unreadable::NoCache => folder.no_cache(name, file),
-        Unreadable::OtherVersion if !is_whole => Error::Damaged { name: name.clone() },
-        Unreadable::OtherVersion => Error::OtherVersion { name: name.clone() },
-        Unreadable::Damaged => Error::Damaged { name: name.clone() },
+        Unreadable::OtherVersion if !is_whole => Error::Damaged { name: cache(), folder: place() },
+        Unreadable::OtherVersion => Error::OtherVersion { name: cache(), folder: place() },
+        Unreadable::Damaged => Error::Damaged { name: cache(), folder: place() },
     })
 }
 
@@ -467,11 +473,17 @@ fn check_size(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Re
     let needed_bytes = Fit::of(&head.settings, head.clustered)?.division.bytes as u64;
     let refused = |cause| Error::Refused { action: "look at", path: folder.path_of(name), cause };
     let bytes = file.metadata().map_err(refused)?.len();
-    let bad = Error::BadSize { name: name.clone(), bytes, needed_bytes };
+    let (name, folder) = (name.clone(), folder.path().to_owned());
+    let bad = Error::BadSize { name, folder, bytes, needed_bytes };
     if bytes == needed_bytes { Ok(()) } else { Err(bad) }
 }
 
-fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Error> {
+fn difference(
+    folder: &Folder,
+    name: &CacheName,
+    theirs: &Settings,
+    ours: &Settings,
+) -> Option<Error> {
     macro_rules! first_of {
         ($($setting:ident)*) => {
             [$((stringify!($setting), told(&theirs.$setting), told(&ours.$setting))),*]
@@ -480,7 +492,8 @@ fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Er
     let settings = first_of![capacity policy prediction grace_ms prior_ms block_bytes
         longest_value_bytes ghosts_percent shards fairness];
     let (setting, theirs, ours) = settings.into_iter().find(|(_, theirs, ours)| theirs != ours)?;
-    Some(Error::OtherSettings { name: name.clone(), setting, theirs, ours })
+    let (name, folder) = (name.clone(), folder.path().to_owned());
+    Some(Error::OtherSettings { name, folder, setting, theirs, ours })
 }
 
 /// Formats a setting for operators: `Bytes(4096)` is `4096 bytes`.

@@ -46,6 +46,11 @@ fn squat(what: &str, path: &Path) {
     made.expect("made");
 }
 
+/// The command that removes the cache there.
+fn removal(folder: &Path) -> String {
+    format!("`rejoin store remove test --folder {}`", folder.display())
+}
+
 #[test]
 fn what_has_the_name_is_told_with_its_owner_and_the_remedy() {
     let kinds = [
@@ -60,7 +65,7 @@ fn what_has_the_name_is_told_with_its_owner_and_the_remedy() {
         let path = folder.path().join(name().file_name());
         squat(what, &path);
         let said = line(&folder);
-        let remedy = "`rejoin store remove test`";
+        let remedy = &removal(folder.path());
         for part in [told, "belongs to user", remedy, &path.display().to_string()] {
             assert!(said.contains(part), "{what}: {part:?} is not in {said:?}");
         }
@@ -103,9 +108,12 @@ fn roots_own_cache_is_told_to_a_server_that_is_not_root() {
 /// The part of the process without rights.
 pub(crate) fn find_roots(folder: &Path) {
     let said = open(folder).expect_err("refused").to_string();
-    for part in ["belongs to user root (0)", "as root", "`rejoin store remove test`"] {
+    for part in ["belongs to user root (0)", "as root", &removal(folder)] {
         assert!(said.contains(part), "{part:?} is not in {said:?}");
     }
+    // Who only looks is not told to remove what is another's, and in use.
+    let said = Store::open(folder, &name(), None).expect_err("refused").to_string();
+    assert!(said.ends_with("belongs to user root (0): run this as that user"), "{said}");
 }
 
 fn without_rights(what: &str, folder: &Folder) {
@@ -120,7 +128,7 @@ fn without_rights(what: &str, folder: &Folder) {
 /// The part of the process without rights.
 pub(crate) fn find_it_squatted(folder: &Path) {
     let said = open(folder).expect_err("refused").to_string();
-    for part in ["belongs to user daemon (1)", "as root", "`rejoin store remove test`"] {
+    for part in ["belongs to user daemon (1)", "as root", &removal(folder)] {
         assert!(said.contains(part), "{part:?} is not in {said:?}");
     }
     let removed = Store::remove(folder, &name());
@@ -137,7 +145,7 @@ fn a_cache_that_others_may_read_is_refused() {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
         let said = line(&folder);
         let told = format!("is open to others (mode {mode:o}, not 600)");
-        assert!(said.contains(&told) && said.contains("`rejoin store remove test`"), "{said}");
+        assert!(said.contains(&told) && said.contains(&removal(folder.path())), "{said}");
         let kept = fs::metadata(&path).expect("there").permissions().mode() & 0o777;
         assert_eq!(kept, mode, "it is left as it is");
     }
