@@ -192,7 +192,7 @@ pub(crate) fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// named before. It is the same for every program; the settings that differ are in variables.
 fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
     let before = std::env::var_os("OPENSSL_CONF").map_or_else(openssl_conf::system, PathBuf::from);
-    let text = openssl_conf::loading(library, &before, &[]);
+    let text = openssl_conf::loading(library, &before, &[])?;
     let file = private_folder()?.join("openssl.cnf");
     Beside::create(&file)?.write(&text)?;
     Ok(file)

@@ -45,7 +45,8 @@ impl Plan {
         if is_stateful {
             lines.push("stateful = yes");
         }
-        let text = openssl_conf::loading(library, &before, &lines);
+        let text =
+            openssl_conf::loading(library, &before, &lines).map_err(|why| why.to_string())?;
         // systemd takes a backslash, as in the name of a unit, for the start of an escape.
         let path = settings.display().to_string().replace('\\', "\\\\");
         let mut drop_in = format!("[Service]\nEnvironment=OPENSSL_CONF={path}\n");

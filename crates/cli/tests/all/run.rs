@@ -97,6 +97,51 @@ fn options_behind_the_program_are_its_own() {
     assert_eq!(printed(&found), "it --json -- -x");
 }
 
+/// OpenSSL itself reads the file, and includes another and loads the library from the same odd folder.
+#[test]
+fn odd_characters_of_a_path_reach_openssl_as_they_are() {
+    let (library, _) = libraries("run $odd #1 \"a\" 'b' `c` \\d;e");
+    std::fs::remove_file(&library).expect("it was there");
+    std::fs::copy(rejoin_testkit::shipped::library("librejoin.so"), &library).expect("a copy");
+    let included = library.with_file_name("before.cnf");
+    std::fs::write(
+        &included,
+        "openssl_conf = mine\n[mine]\noid_section = oids\n[oids]\nodd = 1.2.3.4\n",
+    )
+    .expect("a file");
+    let before = included.to_str().expect("UTF-8");
+    let found = variable(&library, &["--by", "module"], "OPENSSL_CONF", Some(before));
+    let conf = printed(&found);
+    let mut openssl = Command::new("openssl");
+    // A setting that it does not know makes the library say that it was loaded.
+    openssl.args(["asn1parse", "-genstr", "OID:odd"]).env("REJOIN_CAPASITY", "1MiB");
+    let read = openssl.env("OPENSSL_CONF", &conf).output().expect("installed");
+    let told = String::from_utf8_lossy(&read.stderr);
+    assert!(
+        read.status.success() && told.contains("did you mean REJOIN_CAPACITY"),
+        "{conf}: {told}"
+    );
+    assert!(printed(&read).contains(":odd"), "{read:?}");
+}
+
+#[test]
+fn a_path_that_no_configuration_can_hold_is_refused() {
+    for name in ["run-line\nbreak", "run-bytes-\u{fffd}"] {
+        let (mut library, _) = libraries(name);
+        if name.contains('\u{fffd}') {
+            use std::os::unix::ffi::OsStringExt;
+            let mut bytes = library.into_os_string().into_vec();
+            bytes.extend_from_slice(b"\xff.so");
+            library = std::ffi::OsString::from_vec(bytes).into();
+            std::fs::write(&library, "no library").expect("a file");
+        }
+        let found = variable(&library, &["--by", "module"], "OPENSSL_CONF", None);
+        let told = String::from_utf8_lossy(&found.stderr);
+        assert_eq!((found.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+        assert!(told.contains("openssl.cnf cannot name"), "{told}");
+    }
+}
+
 fn refused(library: &Path, why: &str) {
     let found = variable(library, &["--by", "preload"], "LD_PRELOAD", None);
     let told = String::from_utf8_lossy(&found.stderr);
