@@ -33,6 +33,13 @@ pub(crate) fn loading(library: &Path, before: &Path, settings: &[&str]) -> anyho
     Ok(text)
 }
 
+/// Returns the file that one of these files includes.
+pub(crate) fn included(loading: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(loading).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix(".include "))?;
+    Some(unescaped(path).into())
+}
+
 /// Returns a path as a configuration spells it: OpenSSL takes these characters for quotes, variables, comments and escapes,
 /// unless a backslash precedes them (config(5)).
 fn escaped(path: &Path) -> anyhow::Result<String> {
@@ -43,6 +50,15 @@ fn escaped(path: &Path) -> anyhow::Result<String> {
     })?;
     let escape = |letter: char| "\\\"'`$#".contains(letter).then_some('\\');
     Ok(text.chars().flat_map(|letter| escape(letter).into_iter().chain([letter])).collect())
+}
+
+fn unescaped(text: &str) -> String {
+    let mut letters = text.chars();
+    std::iter::from_fn(|| match letters.next()? {
+        '\\' => letters.next(),
+        letter => Some(letter),
+    })
+    .collect()
 }
 
 /// Returns the section of the modules, as named before the first section of the configuration.
@@ -70,6 +86,7 @@ mod tests {
         let odd = "/a b/$c/#d/\"e\"/'f'/`g`/\\h;i";
         let spelt = escaped(Path::new(odd)).expect("it fits");
         assert_eq!(spelt, "/a b/\\$c/\\#d/\\\"e\\\"/\\'f\\'/\\`g\\`/\\\\h;i");
+        assert_eq!(unescaped(&spelt), odd);
         assert!(["/a\nb", "/a "].iter().all(|path| escaped(Path::new(path)).is_err()));
     }
 }

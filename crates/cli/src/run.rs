@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
+use std::hash::Hasher;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,6 +13,7 @@ use std::process::Command;
 use anyhow::Context;
 use rejoin_manager::protocol::Label;
 use rejoin_store::{CacheName, Store};
+use siphasher::sip::SipHasher13;
 
 use crate::arguments::Misuse;
 use crate::beside::Beside;
@@ -188,12 +190,20 @@ pub(crate) fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// Writes the file for `OPENSSL_CONF` and returns its path. It includes the file that the variable
-/// named before. It is the same for every program; the settings that differ are in variables.
+/// Writes the file for `OPENSSL_CONF` and returns its path. It includes the file that the variable named before; the
+/// settings that differ by program are in variables. Its name is a hash of what it says, so that a program never finds
+/// another's text in its own file.
 fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
+    let folder = private_folder()?;
     let before = std::env::var_os("OPENSSL_CONF").map_or_else(openssl_conf::system, PathBuf::from);
-    let text = openssl_conf::loading(library, &before, &[])?;
-    let file = private_folder()?.join("openssl.cnf");
+    let before = std::path::absolute(&before).unwrap_or(before);
+    // A program that this command started starts another one.
+    let is_ours = before.parent() == Some(&folder);
+    let theirs = is_ours.then(|| openssl_conf::included(&before)).flatten();
+    let text = openssl_conf::loading(library, &theirs.unwrap_or(before), &[])?;
+    let mut hasher = SipHasher13::new();
+    hasher.write(text.as_bytes());
+    let file = folder.join(format!("openssl-{:016x}.cnf", hasher.finish()));
     Beside::create(&file)?.write(&text)?;
     Ok(file)
 }

@@ -38,7 +38,7 @@ fn each_way_in_is_a_variable() {
         (&["--by", "preload"], false, true),
     ] {
         let conf = printed(&variable(&library, by, "OPENSSL_CONF", None));
-        assert_eq!(conf.ends_with("/openssl.cnf"), module, "{by:?}: {conf}");
+        assert_eq!(conf.contains("/openssl-"), module, "{by:?}: {conf}");
         let found = printed(&variable(&library, by, "LD_PRELOAD", None));
         assert_eq!(found, if preloaded { preload.as_str() } else { "" }, "{by:?}");
     }
@@ -69,7 +69,7 @@ fn without_the_preload_library_the_module_is_enough_unless_it_is_asked_for() {
     let (library, preload) = libraries("run-without");
     std::fs::remove_file(preload).expect("it was there");
     let found = variable(&library, &[], "OPENSSL_CONF", None);
-    assert!(printed(&found).ends_with("/openssl.cnf") && found.stderr.is_empty(), "{found:?}");
+    assert!(printed(&found).contains("/openssl-") && found.stderr.is_empty(), "{found:?}");
     refused(&library, "librejoin_preload.so does not exist");
 }
 
@@ -95,6 +95,43 @@ fn options_behind_the_program_are_its_own() {
     let script = ["-c", r#"echo "$0 $*""#, "it", "--json", "--", "-x"];
     let found = Command::new(REJOIN).args(run).args(script).output().expect("it runs");
     assert_eq!(printed(&found), "it --json -- -x");
+}
+/// The program reads its file when it loads OpenSSL, by when other programs may have been started with other files.
+#[test]
+fn a_file_stays_as_it_is_when_another_program_is_started() {
+    let (library, _) = libraries("run-policies");
+    let conf = |before| PathBuf::from(printed(&variable(&library, &[], "OPENSSL_CONF", before)));
+    let strict = library.with_file_name("strict.cnf");
+    std::fs::write(&strict, "[a]\nMinProtocol = TLSv1.2\n").expect("a file");
+    let strict = strict.to_str().expect("UTF-8");
+    let first = conf(Some(strict));
+    let text = std::fs::read_to_string(&first).expect("it is there");
+    assert!(text.contains(&format!(".include {strict}\n")), "{text}");
+    let second = conf(None);
+    assert_ne!(first, second);
+    assert_eq!(std::fs::read_to_string(&first).expect("it is there"), text);
+    assert_eq!(conf(Some(strict)), first);
+}
+
+#[test]
+fn a_program_that_is_started_by_another_one_includes_what_that_one_did() {
+    let (library, _) = libraries("run-nested");
+    let (other, _) = libraries("run-nested-other");
+    let strict = library.with_file_name("strict #1.cnf");
+    std::fs::write(&strict, "[a]\nMinProtocol = TLSv1.2\n").expect("a file");
+    let before = strict.to_str().expect("UTF-8");
+    let outer = printed(&variable(&library, &[], "OPENSSL_CONF", Some(before)));
+    let inner = printed(&variable(&library, &[], "OPENSSL_CONF", Some(&outer)));
+    assert_eq!(inner, outer, "the same library");
+    let other = ["--library", other.to_str().expect("UTF-8")];
+    let mut command = Command::new(REJOIN);
+    command.arg("run").args(other).args(["--", "printenv", "OPENSSL_CONF"]);
+    command.env("XDG_RUNTIME_DIR", library.parent().expect("a folder"));
+    let inner = printed(&command.env("OPENSSL_CONF", &outer).output().expect("it runs"));
+    let text = std::fs::read_to_string(&inner).expect("it is there");
+    assert!(inner != outer && text.contains("run-nested-other"), "{text}");
+    let includes: Vec<_> = text.lines().filter(|line| line.starts_with(".include")).collect();
+    assert!(includes.len() == 1 && includes[0].contains("strict "), "{text}");
 }
 
 /// OpenSSL itself reads the file, and includes another and loads the library from the same odd folder.
