@@ -61,8 +61,8 @@ enum Action {
     /// Wipe a key that is no longer trusted; its tickets become full handshakes
     #[command(visible_alias = "revoke", override_usage = RETIRE_USAGE)]
     Retire {
-        /// The key's id, or its first digits if no other key has the same; before it the cache's name,
-        /// unless --cluster or --ring is given
+        /// The key's id, or its first digits, 4 at least, if no other key has the same; before it the
+        /// cache's name, unless --cluster or --ring is given
         #[arg(value_name = "KEY", num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
@@ -254,6 +254,12 @@ fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
 
 fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::Result<()> {
     let ring = keys.ring(now_s)?;
+    // An empty beginning would fit the only key, which encrypts.
+    let is_id = |text: &str| text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_id(beginning) {
+        let how = "give at least 4 hexadecimal digits of the key's id";
+        return Err(Misuse(format!("{beginning:?}: {how}: see {}", keys.how_to_list())).into());
+    }
     let fits = |key: &KeyStatus| key.id.to_string().starts_with(&beginning.to_lowercase());
     let found: Vec<KeyId> = ring.list(now_s).filter(fits).map(|key| key.id).collect();
     let [id] = found.as_slice() else {
