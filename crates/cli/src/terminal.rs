@@ -16,11 +16,14 @@ pub(crate) fn print(line: &str) {
 
 /// Prints the result of a run. A closed pipe is no error; a full disk is.
 pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
+    print_part(text).map(|_| ())
+}
+
+/// Prints a part of a result that goes on. Returns false if nobody reads it any more.
+pub(crate) fn print_part(text: &str) -> anyhow::Result<bool> {
     match writeln!(std::io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("standard output cannot be written")
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("standard output cannot be written"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::terminal::{self, Watch};
 
-/// Prints the text of each second until Ctrl-C. `say` gets the number of seconds before.
+/// Prints the text of each second until Ctrl-C, or until nobody reads it. `say` gets the number of seconds before.
 pub(super) fn each(mut say: impl FnMut(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
     let watch = Watch::start()?;
     let mut next = Instant::now();
@@ -17,7 +17,9 @@ pub(super) fn each(mut say: impl FnMut(usize) -> anyhow::Result<String>) -> anyh
         if watch.progress().stopped() {
             break;
         }
-        terminal::print_result(&say(number)?)?;
+        if !terminal::print_part(&say(number)?)? {
+            break;
+        }
     }
     Ok(())
 }

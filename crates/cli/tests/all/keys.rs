@@ -2,11 +2,13 @@
 
 use crate::REJOIN;
 use crate::program::text;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, SharedKeys, Store};
@@ -72,6 +74,28 @@ fn keys_are_listed_rotated_and_retired() {
     assert!(retired.status.success() && text(&retired.stdout).contains(id), "{retired:?}");
     let left = shared.list();
     assert_eq!((left.len(), &left[0]["key"]), (1, &both[1]["key"]));
+}
+
+#[test]
+fn watching_ends_with_its_reader() {
+    let shared = Shared::new("watched");
+    for form in [&["--watch"][..], &["--watch", "--json"]] {
+        let mut command = Command::new(REJOIN);
+        command.args(["stats", shared.name.as_str()]).args(form).stdout(Stdio::piped());
+        let mut watching = command.spawn().expect("the program runs");
+        let mut line = String::new();
+        let mut reader = BufReader::new(watching.stdout.take().expect("piped"));
+        reader.read_line(&mut line).expect("a line");
+        drop(reader);
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut ended = None;
+        while ended.is_none() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(50));
+            ended = watching.try_wait().expect("our own child");
+        }
+        let _ = watching.kill();
+        assert!(ended.is_some_and(|status| status.success()), "{form:?} goes on without a reader");
+    }
 }
 
 #[test]
