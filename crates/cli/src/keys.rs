@@ -13,8 +13,9 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::arguments::Misuse;
+use crate::status::process::Process;
 use crate::units::time;
-use crate::{cluster, terminal};
+use crate::{cluster, status, terminal};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let (key, name) = words.split_last().expect("at least one word");
             let wrong = |error: rejoin_store::Error| Misuse(error.to_string());
             let name = name.first().map(|name| name.parse().map_err(wrong)).transpose()?;
-            retire(&mut keys(name)?, key, now_s, *json)
+            retire(&mut keys(name)?, key, folder, now_s, *json)
         }
         Action::Export(arguments) => {
             let from = match (cluster, ring, arguments.name()) {
@@ -252,7 +253,13 @@ fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
     terminal::print_result(&format!("made {id}, which encrypts in {wait}{}", told(replicas)))
 }
 
-fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::Result<()> {
+fn retire(
+    keys: &mut Keys,
+    beginning: &str,
+    folder: &Path,
+    now_s: u64,
+    json: bool,
+) -> anyhow::Result<()> {
     let ring = keys.ring(now_s)?;
     // An empty beginning would fit the only key, which encrypts.
     let is_id = |text: &str| text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -269,18 +276,37 @@ fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::R
     };
     anyhow::ensure!(keys.retire(id, now_s)?, "{id}: another process has retired it");
     let replicas = keys.replicas(now_s);
+    let out_of_reach = out_of_reach(keys, folder);
     if json {
-        let record = with_replicas(json!({"retired": id.to_string()}), replicas);
+        let mut record = with_replicas(json!({"retired": id.to_string()}), replicas);
+        if matches!(keys, Keys::Cache(_)) {
+            record["out_of_reach"] = out_of_reach.into();
+        }
         return terminal::print_result(&record.to_string());
     }
-    let soon = match keys {
-        Keys::Cache(_) | Keys::File(..) => "a second",
-        Keys::Cluster { .. } => "three seconds",
+    let (who, soon) = match keys {
+        Keys::Cache(_) => ("no server that uses this cache", "a second"),
+        Keys::File(..) => ("no server that uses this file", "a second"),
+        Keys::Cluster { .. } => ("no server", "three seconds"),
     };
     let replicas = told(replicas);
     terminal::print_result(&format!(
-        "retired {id}: no server opens its tickets {soon} from now{replicas}"
+        "retired {id}: {who} opens its tickets {soon} from now{replicas}"
     ))
+}
+
+/// Returns the processes that still have an earlier cache of this name, with a ring of its own, and warns of them.
+fn out_of_reach(keys: &Keys, folder: &Path) -> Vec<u32> {
+    let Keys::Cache(store) = keys else { return Vec::new() };
+    let name = store.name();
+    let found = status::found::with_lost(folder, name).unwrap_or_default();
+    for Process { id, program, .. } in &found {
+        terminal::complain(&format!(
+            "process {id} ({program}) uses a cache {name} that has lost its name, and may still open tickets of this key: \
+             restart it"
+        ));
+    }
+    found.iter().map(|process| process.id).collect()
 }
 
 /// Says how many replicas have a change.

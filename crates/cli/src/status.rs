@@ -1,7 +1,7 @@
 //! `rejoin status`: which processes have Rejoin, which contexts are attached, which are not and why.
 
 mod findings;
-mod found;
+pub(crate) mod found;
 mod json;
 pub(crate) mod listening;
 pub(crate) mod obstacle;

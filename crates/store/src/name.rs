@@ -29,6 +29,12 @@ impl CacheName {
         file_name.strip_prefix(Self::PREFIX)?.parse().ok()
     }
 
+    /// Returns the cache whose file has this name, or had it until it was complete: who made it sees it there for ever.
+    pub fn of_mapped_file(file_name: &str) -> Option<Self> {
+        let unfinished = file_name.strip_prefix('.').and_then(|rest| rest.split_once('~'));
+        Self::of_file(unfinished.map_or(file_name, |(name, _)| name))
+    }
+
     /// Returns the name of a file that is not complete yet. No cache's name contains the `~` that follows it here.
     pub(crate) fn unfinished_file_name(&self, number: u64) -> String {
         format!("{}{number:016x}", self.unfinished_prefix())
@@ -81,6 +87,8 @@ mod tests {
         let shorter: CacheName = "a".parse().expect("a name");
         let unfinished = name.unfinished_file_name(7);
         assert_eq!(CacheName::of_file(&unfinished), None);
+        assert_eq!(CacheName::of_mapped_file(&unfinished).as_ref(), Some(&name));
+        assert_eq!(CacheName::of_mapped_file(&name.file_name()).as_ref(), Some(&name));
         assert!(unfinished.starts_with(&name.unfinished_prefix()));
         assert!(!unfinished.starts_with(&shorter.unfinished_prefix()));
     }

@@ -1,8 +1,11 @@
 //! `rejoin status`, on unmodified servers, on programs that are none, and on processes that claim to be one.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::Store;
 use rejoin_testkit::process::wait_until;
 use rejoin_testkit::shipped::{library, rejoin};
 use rejoin_testkit::site::{Site, Versions};
@@ -114,6 +117,30 @@ fn the_workers_of_nginx_are_one_server_and_each_has_its_counts() {
     let (server, ..) = only_server(&id(&site));
     let others = ["full", "resumed"].map(|kind| server["other_processes"][kind].as_u64());
     assert_eq!(others, [Some(10), Some(20)], "of workers that ended: {server}");
+}
+
+#[test]
+fn a_server_whose_cache_has_lost_its_name_is_out_of_reach() {
+    let mut site = Site::new("status-lost");
+    site.write("nginx.conf", &NGINX.replace("@MORE@", ""));
+    let Some(()) = start_nginx(&mut site) else { return };
+    connect(&site);
+    let is_told = || {
+        let remarks = only_server(&id(&site)).0["remarks"].to_string();
+        let (found, code) = in_the_way(&id(&site));
+        let is_lost = |[why, mend]: &[String; 2]| {
+            why.contains("has lost its name") && mend == "restart the server"
+        };
+        let is_found = found.iter().any(is_lost) && code == 1;
+        assert_eq!(remarks.contains("has lost its name"), is_found, "{remarks} {found:?}");
+        is_found
+    };
+    assert!(!is_told());
+    let (folder, other) = (Path::new(Store::FOLDER), Settings::new(Capacity::Bytes(2 << 20)));
+    Store::open_or_replace(folder, &site.cache(), &other, true).expect("replaced");
+    assert!(is_told(), "another cache has the name");
+    Store::remove(folder, &site.cache()).expect("removed");
+    assert!(is_told(), "none has the name");
 }
 
 /// HAProxy's master runs its program anew, and then shares no memory with the worker.

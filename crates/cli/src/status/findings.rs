@@ -38,8 +38,12 @@ fn on(server: &Server) -> Vec<Obstacle> {
     if server.is_outdated() {
         obstacles.push(Obstacle::new(verdict::OUTDATED, "restart it"));
     }
+    let lost = server.lost();
+    let lost = lost.iter().map(|cache| Obstacle::new(verdict::lost(cache), "restart the server"));
+    let is_well = obstacles.is_empty();
+    obstacles.extend(lost);
     let Ok(notes) = &server.notes else { return obstacles };
-    if obstacles.is_empty() {
+    if is_well {
         obstacles.extend(notes.contexts.iter().filter_map(on_context));
         if notes.unattached > 0 {
             let why = format!(

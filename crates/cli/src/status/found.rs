@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use rejoin_openssl::{Handshakes, Notes, ProcessNotes};
+use rejoin_store::CacheName;
 
 use super::obstacle::Obstacle;
 use super::process::{self, Library, Maps, Process};
@@ -32,6 +34,8 @@ pub(super) struct Member {
     pub(super) process: Process,
     /// The library, which a program may have compiled in.
     pub(super) library: Option<Library>,
+    /// The caches that it has and that no name leads to any more.
+    pub(super) lost: Vec<CacheName>,
 }
 
 #[derive(Debug)]
@@ -74,8 +78,8 @@ impl Found {
                 if server.notes.is_err() {
                     server.notes = notes(process.board(*memory));
                 }
-                let library = maps.library.clone();
-                server.members.push(Member { process: process.clone(), library });
+                let (library, lost) = (maps.library.clone(), lost(&process, &maps));
+                server.members.push(Member { process: process.clone(), library, lost });
             }
         }
         let is_any_asked =
@@ -87,6 +91,27 @@ impl Found {
         }
         Ok(found)
     }
+}
+
+/// Returns the names that the process's caches have lost.
+fn lost(process: &Process, maps: &Maps) -> Vec<CacheName> {
+    let lost = maps.caches.iter().filter(|cache| process.has_lost(cache));
+    rejoin_report::distinct(lost.map(|cache| cache.name.clone()))
+}
+
+/// Returns the processes that have a cache which had this name in this folder, and has lost it.
+///
+/// # Errors
+/// Processes cannot be listed.
+pub(crate) fn with_lost(folder: &Path, name: &CacheName) -> anyhow::Result<Vec<Process>> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let device = process::device_of_memory()?;
+    let is_it = |process: &Process| {
+        let caches = process.maps(&device).map(|maps| maps.caches).unwrap_or_default();
+        let mut its = caches.iter().filter(|of| of.folder == folder && of.name == *name);
+        its.any(|cache| process.has_lost(cache))
+    };
+    Ok(process::all()?.into_iter().filter(is_it).collect())
 }
 
 fn notes(bytes: io::Result<Vec<u8>>) -> Result<Notes, String> {
@@ -122,6 +147,11 @@ impl Server {
             self.members.iter().filter_map(|member| self.notes_on(member)).collect();
         let others = notes.processes.iter().filter(|of| !listed.iter().any(|known| known == of));
         others.fold(notes.of_other_processes, |sum, of| sum.and(of.handshakes))
+    }
+
+    /// Returns the caches of members that no name leads to any more.
+    pub(super) fn lost(&self) -> Vec<CacheName> {
+        rejoin_report::distinct(self.members.iter().flat_map(|member| member.lost.clone()))
     }
 
     /// Returns true if a member has a library that was replaced since it started.

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rejoin_cache::REACHES_BACK_MS;
 use rejoin_openssl::Notes;
+use rejoin_store::CacheName;
 use rustix::fs::{MemfdFlags, fstat, major, memfd_create, minor};
 
 /// A process, as everybody may see it.
@@ -15,7 +17,7 @@ pub(crate) struct Process {
     pub(crate) id: u32,
     /// The id that the process sees itself, in its own namespace.
     pub(super) inner_id: u64,
-    pub(super) program: String,
+    pub(crate) program: String,
     parent: u32,
     /// On the clock of caches.
     pub(super) started_ms: u64,
@@ -28,6 +30,8 @@ pub(super) struct Maps {
     /// The memories that may be a board.
     pub(super) memories: Vec<Memory>,
     pub(super) library: Option<Library>,
+    /// The caches whose files seem to have lost their names.
+    pub(super) caches: Vec<MappedCache>,
     /// The shared libssl's file.
     pub(super) libssl: Option<String>,
 }
@@ -39,6 +43,17 @@ pub(super) struct Memory {
     bytes: u64,
     /// The file's number, which all processes that map it have in common.
     pub(super) inode: u64,
+}
+
+/// A cache that a process has mapped under a name that is gone. That of its maker is always gone, because it is mapped
+/// before it is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MappedCache {
+    pub(super) folder: PathBuf,
+    pub(super) name: CacheName,
+    inode: u64,
+    /// The addresses, as the kernel names the mapping.
+    range: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +69,8 @@ const TICKS_PER_S: u64 = 100;
 const LONGEST: u64 = 16 << 20;
 /// The most memories of one process that are looked into.
 const MEMORIES: usize = 4;
+/// The most caches of one process that are looked for.
+const CACHES: usize = 16;
 
 /// Returns all processes but this one.
 pub(crate) fn all() -> anyhow::Result<Vec<Process>> {
@@ -112,6 +129,18 @@ impl Process {
     /// Returns the parts of its memory that matter. `device` is that of files in memory.
     pub(super) fn maps(&self, device: &str) -> io::Result<Maps> {
         text(self.id, "maps").map(|maps| Maps::parse(&maps, device))
+    }
+
+    /// Returns true if no name leads to a cache that the process has mapped.
+    pub(super) fn has_lost(&self, cache: &MappedCache) -> bool {
+        let path = cache.folder.join(cache.name.file_name());
+        let has_name = |path: &Path| path.metadata().is_ok_and(|file| file.ino() == cache.inode);
+        // It may see other folders than this process, and root sees the file itself.
+        let inside = Path::new("/proc").join(format!("{}/root", self.id));
+        let inside = inside.join(path.strip_prefix("/").unwrap_or(&path));
+        let itself = Path::new("/proc").join(format!("{}/map_files/{}", self.id, cache.range));
+        let is_linked = || itself.metadata().is_ok_and(|file| file.nlink() > 0);
+        !has_name(&path) && !has_name(&inside) && !is_linked()
     }
 
     /// Copies the board that a memory may hold.
@@ -179,13 +208,20 @@ impl Maps {
     }
 
     fn add(&mut self, mapping: &Mapping<'_>, device: &str) {
-        let Mapping { start, end, inode, path, .. } = *mapping;
+        let Mapping { start, end, is_shared, inode, path, .. } = *mapping;
         if path == Notes::MAPPING && mapping.device == device && self.memories.len() < MEMORIES {
             self.memories.push(Memory { start, bytes: end.saturating_sub(start), inode });
         }
         let kept = path.strip_suffix(" (deleted)");
         let file = kept.unwrap_or(path);
         let name = file.rsplit('/').next().unwrap_or(file);
+        if let (true, Some(cache)) = (kept.is_some() && is_shared, CacheName::of_mapped_file(name))
+            && self.caches.len() < CACHES
+        {
+            let folder = Path::new(file).parent().unwrap_or(Path::new("/")).to_owned();
+            let range = format!("{start:x}-{end:x}");
+            self.caches.push(MappedCache { folder, name: cache, inode, range });
+        }
         if name == "librejoin.so" && self.library.is_none() {
             self.library = Some(Library { path: file.to_owned(), is_replaced: kept.is_some() });
         }
@@ -199,6 +235,7 @@ impl Maps {
 struct Mapping<'a> {
     start: u64,
     end: u64,
+    is_shared: bool,
     device: &'a str,
     inode: u64,
     path: &'a str,
@@ -210,8 +247,9 @@ impl<'a> Mapping<'a> {
         let (start, end) = fields.next()?.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (address(start)?, address(end)?);
-        let (device, inode) = (fields.nth(2)?, fields.next()?.parse().ok()?);
-        Some(Self { start, end, device, inode, path: fields.next()?.trim_start() })
+        let is_shared = fields.next()?.ends_with('s');
+        let (device, inode) = (fields.nth(1)?, fields.next()?.parse().ok()?);
+        Some(Self { start, end, is_shared, device, inode, path: fields.next()?.trim_start() })
     }
 }
 
@@ -234,12 +272,23 @@ mod tests {
 9000-9100 r-xp 00000000 08:01 5                          /opt/a b/librejoin.so (deleted)
 a000-a100 r-xp 00000000 08:01 6                          /usr/lib/libssl.so.3
 b000-b100 rw-p 00000000 00:00 0 
+d000-d100 rw-s 00000000 00:19 8                          /dev/shm/rejoin-web (deleted)
+d100-d200 rw-s 00000000 00:19 9                          /dev/shm/.rejoin-new~00ff (deleted)
+d200-d300 rw-s 00000000 00:19 10                         /dev/shm/rejoin-named
+d300-d400 r--p 00000000 00:19 11                         /usr/lib/rejoin-private (deleted)
 c000 nonsense
 ";
         let memory = Memory { start: 0x7f00, bytes: 0x7f0_a000 - 0x7f00, inode: 77 };
         let library = Library { path: "/opt/a b/librejoin.so".to_owned(), is_replaced: true };
         let libssl = Some("libssl.so.3".to_owned());
-        let expected = Maps { memories: vec![memory], library: Some(library), libssl };
+        let cache = |name: &str, inode, range: &str| MappedCache {
+            folder: "/dev/shm".into(),
+            name: name.parse().expect("a name"),
+            inode,
+            range: range.to_owned(),
+        };
+        let caches = vec![cache("web", 8, "d000-d100"), cache("new", 9, "d100-d200")];
+        let expected = Maps { memories: vec![memory], library: Some(library), caches, libssl };
         assert_eq!(Maps::parse(maps, "00:01"), expected);
     }
 

@@ -1,6 +1,7 @@
 //! The verdict on a server: is it attached, and if not, why.
 
 use rejoin_openssl::{Certificates, ContextNotes, Notes, Outcome, Standing, Subject};
+use rejoin_store::CacheName;
 
 use super::found::Server;
 use super::obstacle::Obstacle;
@@ -57,6 +58,13 @@ const UNHEARD: &str = "\
 no connection that it made reported a handshake: it sets an info callback of its own on each (SSL_set_info_callback), as \
 coturn does, or its first client has said nothing yet";
 
+/// Returns what it means that a cache which a process has is not the one of its name.
+pub(super) fn lost(cache: &CacheName) -> String {
+    format!(
+        "it uses a cache {cache} that has lost its name: `rejoin keys`, `store` and `stats` do not reach it"
+    )
+}
+
 pub(super) const OUTDATED: &str =
     "librejoin.so was replaced since: restart the server to use the new one";
 const COME: &str = "connect to it: `openssl s_client -connect HOST:PORT`";
@@ -101,6 +109,8 @@ pub(super) fn remarks(server: &Server) -> Vec<String> {
     if server.is_outdated() {
         remarks.push(OUTDATED.to_owned());
     }
+    remarks
+        .extend(server.lost().iter().map(|cache| format!("{}; restart the server", lost(cache))));
     let Ok(notes) = &server.notes else { return remarks };
     let contexts = [
         (notes.unlisted_contexts, "contexts are not listed: too many are in use"),

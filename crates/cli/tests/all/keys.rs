@@ -76,6 +76,32 @@ fn keys_are_listed_rotated_and_retired() {
     assert_eq!((left.len(), &left[0]["key"]), (1, &both[1]["key"]));
 }
 
+/// This process is the server, which goes on with the cache that another one replaced.
+#[test]
+fn retiring_tells_of_processes_that_have_another_cache_of_the_name() {
+    let shared = Shared::with_keys("lost");
+    let retire = |key: &str| shared.rejoin("retire", &[key]);
+    let retired = retire(shared.list()[0]["key"].as_str().expect("text"));
+    let told = text(&retired.stdout);
+    assert!(told.contains("no server that uses this cache opens"), "{told}");
+    assert_eq!(text(&retired.stderr), "", "the cache has its name");
+    let settings = Settings::new(Capacity::Sessions(20));
+    let folder = Path::new(Store::FOLDER);
+    Store::open_or_replace(folder, &shared.name, &settings, true).expect("replaced");
+    let id = std::process::id();
+    for more in [&[][..], &["--json"]] {
+        assert!(shared.rejoin("rotate", &[]).status.success());
+        let key = shared.list()[0]["key"].as_str().expect("text").to_owned();
+        let output = shared.rejoin("retire", &[&[key.as_str()], more].concat());
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("process {id} (")) && told.contains("restart it"), "{told}");
+        if !more.is_empty() {
+            let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(json["out_of_reach"], serde_json::json!([id]));
+        }
+    }
+}
+
 #[test]
 fn watching_ends_with_its_reader() {
     let shared = Shared::new("watched");
