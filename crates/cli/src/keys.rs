@@ -222,10 +222,8 @@ impl Keys {
 
 fn list(ring: &KeyRing, now_s: u64, json: bool) -> anyhow::Result<()> {
     if json {
-        for key in ring.list(now_s) {
-            terminal::print_result(&record(&key).to_string())?;
-        }
-        return Ok(());
+        let records: serde_json::Value = ring.list(now_s).map(|key| record(&key)).collect();
+        return terminal::print_result(&records.to_string());
     }
     let rows = ring.list(now_s).map(|key| {
         let turn = key.encrypts_from_s.checked_sub(now_s).filter(|wait_s| *wait_s > 0);

@@ -55,15 +55,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn list(folder: &Path, json: bool) -> anyhow::Result<()> {
-    let mut rows = Vec::new();
+    let (mut rows, mut records) = (Vec::new(), Vec::new());
     for name in Store::list(folder)? {
         match Store::open(folder, &name, None) {
             Ok(store) if json => {
                 let counters = store.cache().counters();
                 let (bytes, capacity) = (store.facts().bytes, store.cache().capacity_sessions());
                 let sessions = counters.sessions;
-                let line = json!({"name": name.to_string(), "bytes": bytes, "sessions": sessions, "capacity_sessions": capacity});
-                terminal::print_result(&line.to_string())?;
+                records.push(json!({"name": name.to_string(), "bytes": bytes, "sessions": sessions, "capacity_sessions": capacity}));
             }
             Ok(store) => rows.push(vec![
                 name.to_string(),
@@ -75,6 +74,9 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<()> {
             Err(error) if error.cache().is_some() => terminal::complain(&error.to_string()),
             Err(error) => terminal::complain(&format!("{name}: {error}")),
         }
+    }
+    if json {
+        return terminal::print_result(&serde_json::Value::from(records).to_string());
     }
     if rows.is_empty() {
         return Ok(());

@@ -4,8 +4,9 @@ mod reading;
 mod watched;
 
 use rejoin_cache::Counters;
-use rejoin_store::{CacheName, Store};
+use rejoin_store::{CacheName, Reset, Store};
 use rejoin_trace::grouped;
+use serde_json::json;
 
 use super::{Arguments, second, serve, shown_percent};
 use crate::terminal;
@@ -19,13 +20,23 @@ pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()>
         return serve::serve(Watched::new(folder.clone(), store), address);
     }
     match reset {
-        Some(part) => store.reset(*part),
+        Some(part) => {
+            store.reset(*part);
+            if *json {
+                terminal::print_result(&json!({"reset": named(*part)}).to_string())?;
+            }
+        }
         None if *watch && *json => return second::each(|_| Ok(told(&store))),
         None if *watch => return lines(&store),
         None if *json => return terminal::print_result(&told(&store)),
         None => return terminal::print_result(&table(&Reading::of(&store))),
     }
     Ok(())
+}
+
+/// Returns a part as `--reset` names it.
+fn named(part: Reset) -> &'static str {
+    super::PARTS.iter().find(|(of, ..)| *of == part).map_or("", |(_, name, _)| name)
 }
 
 fn told(store: &Store) -> String {

@@ -258,11 +258,8 @@ impl Place {
         let mut list = Command::new(REJOIN);
         list.args(["keys", "list", NAME, "--json", "--folder"]).arg(self.folder.join("caches"));
         let list = done(&mut list);
-        let name = |line| {
-            let key: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            key["key"].as_str().expect("its name").to_owned()
-        };
-        list.lines().map(name).collect()
+        let keys: Vec<serde_json::Value> = serde_json::from_str(&list).expect("JSON");
+        keys.iter().map(|key| key["key"].as_str().expect("its name").to_owned()).collect()
     }
 
     /// Starts a server in a JVM of its own.

@@ -60,7 +60,14 @@ fn a_server_that_knows_nothing_of_us_shares_what_we_can_look_at() {
     assert!(text(&rejoin(&["store", "list"]).stdout).contains(&name));
     let checked = rejoin(&["store", "check", &name, "--json"]);
     assert!(checked.status.success() && text(&checked.stdout).contains("\"sessions\":1"));
-    assert!(rejoin(&["stats", &name, "--reset", "both"]).status.success());
+    let listed: Vec<Value> =
+        serde_json::from_slice(&rejoin(&["store", "list", "--json"]).stdout).expect("JSON");
+    assert!(
+        listed.iter().any(|cache| cache["name"] == *name && cache["sessions"] == 1),
+        "{listed:?}"
+    );
+    let reset = rejoin(&["stats", &name, "--reset", "both", "--json"]);
+    assert_eq!(text(&reset.stdout), "{\"reset\":\"both\"}\n");
     let shown = text(&rejoin(&["stats", &name]).stdout);
     assert!(shown.contains("\n0 of "), "{shown}");
     assert!(rejoin(&["store", "remove", &name]).status.success());
