@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the key that encrypts all data that leaves a machine; copy it to the other machines
+    /// Make the key that encrypts all data that leaves a machine; copy it to the other machines. A file that
+    /// exists is never written over
     Key {
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -77,6 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, settings, json } = arguments;
     match action {
         Action::Key { file } => {
+            if file.symlink_metadata().is_ok() {
+                let how = "to replace the key of a cluster that runs, use rejoin cluster rekey; else move the file away";
+                let told =
+                    format!("{}: it exists, and is never written over: {how}", file.display());
+                return Err(anyhow::anyhow!(told));
+            }
             ClusterSecret::create(file)?;
             terminal::print_result(&format!(
                 "made {}: copy it to each machine of the cluster, and nowhere else",

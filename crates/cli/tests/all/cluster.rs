@@ -349,3 +349,20 @@ fn a_revocation_says_how_many_replicas_have_it() {
     assert!(errors.contains("1 of 1 replicas of Valkey have not confirmed"), "{errors}");
     replica.process().signal(Signal::CONT);
 }
+
+#[test]
+fn a_key_file_is_never_written_over() {
+    let folder = Folder::new();
+    let file = folder.join("key");
+    let make =
+        || Command::new(REJOIN).args(["cluster", "key"]).arg(&file).output().expect("it runs");
+    assert!(make().status.success());
+    let before = std::fs::read(&file).expect("there");
+    let again = make();
+    let told = String::from_utf8_lossy(&again.stderr);
+    assert_eq!((again.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    for part in ["it exists, and is never written over", "rejoin cluster rekey"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(std::fs::read(&file).expect("there"), before);
+}
