@@ -46,16 +46,19 @@ pub(crate) struct Arguments {
 enum Action {
     /// Make the key that encrypts all data that leaves a machine; copy it to the other machines. A file that
     /// exists is never written over
+    #[command(after_help = KEY_EXAMPLES)]
     Key {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Replace the cluster's key, in three steps; copy the key file to all machines after each, before the next
+    #[command(after_help = REKEY_EXAMPLES)]
     Rekey {
         #[arg(value_name = "STEP", value_parser = one_of(rekey::STEPS))]
         step: RekeyStep,
     },
     /// Run the agent, which carries ticket keys and sessions between this machine's servers and Valkey
+    #[command(after_help = RUN_EXAMPLES)]
     Run {
         /// Switch to this user once all files are read and the cache exists
         #[arg(long, value_name = "NAME")]
@@ -68,11 +71,28 @@ enum Action {
         metrics: Option<SocketAddr>,
     },
     /// Show what the cluster holds, and all of its machines
+    #[command(after_help = STATUS_EXAMPLES)]
     Status,
     #[cfg(feature = "lab")]
     /// Break something in a staging cluster, and report what handshakes saw
     Drill(Box<drill::Arguments>),
 }
+
+const KEY_EXAMPLES: &str = "\
+Examples:
+  rejoin cluster key /etc/rejoin/cluster.key";
+const REKEY_EXAMPLES: &str = "\
+Examples:
+  rejoin cluster rekey add
+  rejoin cluster rekey use
+  rejoin cluster rekey drop";
+const RUN_EXAMPLES: &str = "\
+Examples:
+  rejoin cluster run --user rejoin --metrics 127.0.0.1:9466";
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  rejoin cluster status
+  rejoin cluster status --json --settings /etc/rejoin/staging.toml";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, settings, json } = arguments;

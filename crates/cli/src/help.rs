@@ -67,6 +67,24 @@ mod tests {
         check(&Arguments::command());
     }
 
+    #[test]
+    fn every_command_has_an_example() {
+        fn without(command: &Command, name: &str) -> Vec<String> {
+            let has_one = |help: String| {
+                help.split_once("Examples:\n").is_some_and(|(_, rest)| rest.contains(name))
+            };
+            let help = command.get_after_help().map(ToString::to_string);
+            let own = (!help.is_some_and(has_one)).then(|| name.to_owned());
+            let below = command.get_subcommands().filter(|of| !of.is_hide_set());
+            let below = below.flat_map(|of| without(of, &format!("{name} {}", of.get_name())));
+            own.into_iter().chain(below).collect()
+        }
+        let mut missing = without(&Arguments::command(), "rejoin");
+        // Its help is the list of commands.
+        missing.retain(|name| name != "rejoin");
+        assert_eq!(missing, [""; 0]);
+    }
+
     #[cfg(feature = "lab")]
     #[test]
     fn the_help_lists_every_command_of_a_group_and_no_other() {

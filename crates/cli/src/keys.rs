@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, global = true,
         default_missing_value = cluster::SETTINGS)]
     cluster: Option<PathBuf>,
-    /// Use the keys of a file instead, for servers without a cache; it is made if it does not exist
+    /// Use the keys of a file instead, for servers without a cache; `export` makes it if it does not exist
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "cluster")]
     ring: Option<PathBuf>,
     /// Print JSON
@@ -50,17 +50,19 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// List the keys and their states, from the oldest to the newest
+    #[command(after_help = LIST_EXAMPLES)]
     List {
         #[arg(value_name = "NAME")]
         name: Option<CacheName>,
     },
     /// Make the next key now, before it is due
+    #[command(after_help = ROTATE_EXAMPLES)]
     Rotate {
         #[arg(value_name = "NAME")]
         name: Option<CacheName>,
     },
     /// Wipe a key that is no longer trusted; its tickets become full handshakes
-    #[command(visible_alias = "revoke", override_usage = RETIRE_USAGE)]
+    #[command(visible_alias = "revoke", override_usage = RETIRE_USAGE, after_help = RETIRE_EXAMPLES)]
     Retire {
         /// The key's id, or its first digits, 4 at least, if no other key has the same; before it the
         /// cache's name, unless --cluster or --ring is given
@@ -71,6 +73,19 @@ enum Action {
     Export(Box<export::Arguments>),
 }
 
+const LIST_EXAMPLES: &str = "\
+Examples:
+  rejoin keys list web
+  rejoin keys list --cluster --json";
+const ROTATE_EXAMPLES: &str = "\
+Examples:
+  rejoin keys rotate web
+  rejoin keys rotate --ring /var/lib/rejoin/ring";
+const RETIRE_EXAMPLES: &str = "\
+A process that still has an earlier cache of the name is not reached; it is named on standard error.
+Examples:
+  rejoin keys retire web 3f2a
+  rejoin keys revoke --cluster 3f2a";
 const RETIRE_USAGE: &str = "rejoin keys retire [OPTIONS] <NAME> <KEY>
        rejoin keys retire [OPTIONS] --cluster[=<FILE>] <KEY>
        rejoin keys retire [OPTIONS] --ring <FILE> <KEY>";

@@ -31,19 +31,33 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// List the caches
+    #[command(after_help = LIST_EXAMPLES)]
     List,
     /// Check the integrity of every session of a cache, while servers use it
+    #[command(after_help = CHECK_EXAMPLES)]
     Check {
         #[arg(value_name = "NAME")]
         name: CacheName,
     },
     /// Wipe a cache and remove it; servers that use it go on with an empty one. Only root can remove
     /// a cache of another user, which is not wiped
+    #[command(after_help = REMOVE_EXAMPLES)]
     Remove {
         #[arg(value_name = "NAME")]
         name: CacheName,
     },
 }
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  rejoin store list
+  rejoin store list --json --folder /srv/web/caches";
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  rejoin store check web";
+const REMOVE_EXAMPLES: &str = "\
+Examples:
+  rejoin store remove web";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, folder, json } = arguments;

@@ -7,7 +7,14 @@ mod interning;
 mod throughput;
 
 #[derive(Debug, clap::Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  rejoin bench throughput --quick
+  rejoin bench handshake --html handshake.html"
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,

@@ -22,7 +22,7 @@ The demonstration runs real servers and real handshakes over loopback, for a min
 writes its charts to demo.html in --folder. A server with which the machine does not keep up is
 measured once more, at half the speed. Exits with 3 if that does not do; the rows concerned have a
 mark (*).
-Example:
+Examples:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json
   rejoin demo --client")]
 pub(crate) struct Arguments {

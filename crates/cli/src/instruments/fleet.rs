@@ -20,7 +20,7 @@ use crate::units::{Time, above_zero};
 #[command(after_help = "\
 Times are in the population's time, which runs faster than real time by the factor of --speedup.
 Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
-Example:
+Examples:
   rejoin fleet localhost:8443 --insecure --devices 20000 --speedup 60 --write-trace arrivals.trace")]
 pub(crate) struct Arguments {
     /// The TLS server
