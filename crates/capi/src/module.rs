@@ -1,6 +1,7 @@
 //! The configuration module.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_char, c_int, c_void};
@@ -99,7 +100,7 @@ unsafe fn value(
     configuration: *const Configuration,
     section: *const c_char,
     name: &str,
-) -> Option<String> {
+) -> Option<OsString> {
     debug_assert!(rejoin_abi::SETTINGS.contains(&name), "{name}");
     let name = CString::new(name).ok()?;
     // A missing setting leaves an error in OpenSSL's queue, which the program must not see.
@@ -113,5 +114,6 @@ unsafe fn value(
         return None;
     }
     // SAFETY: the text belongs to the configuration, and ends with a zero byte.
-    Some(unsafe { CStr::from_ptr(found) }.to_string_lossy().into_owned())
+    let text = unsafe { CStr::from_ptr(found) };
+    Some(OsStr::from_bytes(text.to_bytes()).to_owned())
 }

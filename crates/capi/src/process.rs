@@ -1,5 +1,6 @@
 //! Attaching to all contexts of a process, for the configuration module and for the preload library.
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use crate::{posts, start};
 pub(crate) fn attach_once(
     source: impl FnOnce() -> String,
     names: impl FnOnce() -> Vec<String>,
-    get: impl Fn(&str) -> Option<String>,
+    get: impl Fn(&str) -> Option<OsString>,
 ) -> Result<(), &'static str> {
     static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = OUTCOME.get_or_init(|| {
@@ -38,16 +39,15 @@ pub(crate) fn attach_once(
 }
 
 /// Returns the value of a setting in the environment.
-pub(crate) fn variable(name: &str) -> Option<String> {
-    let said = rejoin_abi::variable(&variable_of(name))?;
-    Some(said.to_string_lossy().into_owned())
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    rejoin_abi::variable(&variable_of(name))
 }
 
 /// Attaches with these settings. A process running as root opens the cache with its first context that may serve, or here
 /// if it inherited a socket that listens, because it may drop privileges later. Any other process opens it at its first handshake. Most programs that inherit the
 /// environment of a server (CGI, hooks) have neither. If the cache does not exist yet, handshakes try again, because an
 /// agent may make it.
-fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<(), String> {
     names.iter().try_for_each(|name| check_setting(name))?;
     let strangers = check_variables()?;
     let settings = ModuleSettings::read(get)?;

@@ -1,5 +1,6 @@
 //! The settings of the configuration module, from its section of the configuration or from the environment.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,9 +62,9 @@ impl ModuleSettings {
     }
 
     /// Reads the settings. `get` returns the value of a name.
-    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub(crate) fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, String> {
         let get = Asked(get);
-        let name = (get.0)("cache");
+        let name = get.text("cache")?;
         let capacity = get.parsed("capacity")?;
         let is_named = name.is_some() || capacity.is_some();
         let cache = name.unwrap_or_else(|| "default".to_owned());
@@ -83,7 +84,7 @@ impl ModuleSettings {
         let settings =
             |capacity: Capacity| Settings { policy, fairness, ..Settings::new(capacity) };
         Ok(Self {
-            folder: (get.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
+            folder: get.folder()?,
             cache,
             is_named,
             settings: capacity.map(settings),
@@ -102,7 +103,24 @@ impl ModuleSettings {
 /// The source of the settings.
 struct Asked<G>(G);
 
-impl<G: Fn(&str) -> Option<String>> Asked<G> {
+impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
+    /// Reads a value that is no path. A path may be of any bytes.
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        let text = |value: OsString| {
+            value.into_string().map_err(|value| wrong(name, &value.to_string_lossy(), "not UTF-8"))
+        };
+        (self.0)(name).map(text).transpose()
+    }
+
+    /// Reads the folder. A relative one would be another in each working directory.
+    fn folder(&self) -> Result<PathBuf, String> {
+        let folder = (self.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from);
+        match folder.is_absolute() {
+            true => Ok(folder),
+            false => Err(wrong("folder", &folder.to_string_lossy(), "give an absolute path")),
+        }
+    }
+
     /// Reads the settings of stateless tickets. Those of the server's own keys could be replayed with early data.
     fn tickets(&self, is_ours: bool) -> Result<Option<TicketSettings>, String> {
         let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
@@ -128,8 +146,8 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
             ("name", SourceBy::Name),
         ];
         let by = self.one_of("source_by", kinds)?;
-        let Some(text) = (self.0)("source_share") else {
-            return match (self.0)("source_by") {
+        let Some(text) = self.text("source_share")? else {
+            return match self.text("source_by")? {
                 Some(by) => Err(wrong("source_by", &by, "set source_share = 10%, too")),
                 None => Ok(None),
             };
@@ -152,18 +170,20 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
 
     fn context(&self) -> Result<Option<String>, String> {
         const LONGEST: usize = 64;
-        let given = (self.0)("context");
-        let fits = |name: &String| (1..=LONGEST).contains(&name.len());
-        match given.filter(|name| !fits(name)) {
-            Some(name) => Err(wrong("context", &name, "give a name of 1 to 64 bytes")),
-            None => Ok((self.0)("context")),
+        let given = self.text("context")?;
+        let fits = |name: &str| (1..=LONGEST).contains(&name.len());
+        match given {
+            Some(name) if !fits(&name) => {
+                Err(wrong("context", &name, "give a name of 1 to 64 bytes"))
+            }
+            given => Ok(given),
         }
     }
 
     fn vouched(&self) -> Result<bool, String> {
         let name = "client_certificates";
         let vouched = self.one_of(name, [("apart", false), ("context", true)])?;
-        match (self.0)("context") {
+        match self.text("context")? {
             None if vouched => Err(wrong(name, "context", "set context = NAME, too")),
             _ => Ok(vouched),
         }
@@ -172,7 +192,7 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
     /// Returns the value of the word that is set, or of the first word if none is.
     /// Reads one of these words. The first is the default.
     fn one_of<T, const N: usize>(&self, name: &str, words: [(&str, T); N]) -> Result<T, String> {
-        let text = (self.0)(name);
+        let text = self.text(name)?;
         let known = words.map(|(word, value)| (word, Some(value)));
         let is_it = |word: &str| text.as_deref().is_none_or(|text| text == word);
         let names = known.each_ref().map(|(word, _)| *word);
@@ -189,7 +209,7 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
         name: &str,
     ) -> Result<Option<T>, String> {
         let parse = |text: String| text.parse().map_err(|error: T::Err| wrong(name, &text, error));
-        (self.0)(name).map(parse).transpose()
+        self.text(name)?.map(parse).transpose()
     }
 
     fn seconds(&self, name: &str, otherwise: u64) -> Result<u64, String> {
@@ -207,7 +227,7 @@ mod tests {
 
     fn read(settings: &[(&str, &str)]) -> Result<ModuleSettings, String> {
         let known = |name: &str| settings.iter().find(|setting| setting.0 == name);
-        ModuleSettings::read(|name| known(name).map(|setting| setting.1.to_owned()))
+        ModuleSettings::read(|name| known(name).map(|setting| setting.1.into()))
     }
 
     #[test]
@@ -264,9 +284,25 @@ mod tests {
             ("source_share", "10%"),
             ("source_by", "address"),
             ("source_by", "port"),
+            ("folder", "caches"),
+            ("folder", ""),
         ] {
             let refused = read(&[(name, text)]).expect_err(text);
             assert!(refused.contains(name), "{name} = {text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_of_any_bytes_and_nothing_else_is() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || OsString::from_vec(b"/tmp/caf\xe9".to_vec());
+        let read = |wanted: &str| ModuleSettings::read(|name| (name == wanted).then(odd));
+        assert_eq!(read("folder").expect("a path").folder, PathBuf::from(odd()));
+        let keys = read("key_file").expect("a path").tickets.expect("shared");
+        assert_eq!(keys.file, Some(PathBuf::from(odd())));
+        for name in ["cache", "context", "policy", "capacity", "rotate_every"] {
+            let refused = read(name).expect_err(name);
+            assert!(refused.contains(name) && refused.ends_with("not UTF-8"), "{refused}");
         }
     }
 }
