@@ -83,11 +83,13 @@ impl ModuleSettings {
         let fairness = get.fairness(capacity.is_some())?;
         let settings =
             |capacity: Capacity| Settings { policy, fairness, ..Settings::new(capacity) };
+        let settings = capacity.map(settings);
+        get.fits(settings.as_ref())?;
         Ok(Self {
             folder: get.folder()?,
             cache,
             is_named,
-            settings: capacity.map(settings),
+            settings,
             stateful,
             single_use,
             early_data,
@@ -118,6 +120,19 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
         match folder.is_absolute() {
             true => Ok(folder),
             false => Err(wrong("folder", &folder.to_string_lossy(), "give an absolute path")),
+        }
+    }
+
+    /// Refuses a capacity that no cache can have. The cache's own error counts sessions, which nobody wrote.
+    fn fits(&self, settings: Option<&Settings>) -> Result<(), String> {
+        match settings.map(Store::bytes_for) {
+            Some(Err(rejoin_cache::Error::OutOfRange {
+                name: "capacity", value, most, ..
+            })) if value > most => {
+                let text = self.text("capacity")?.unwrap_or_default();
+                Err(wrong("capacity", &text, "no cache can be that large: give less"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -284,6 +299,7 @@ mod tests {
             ("source_share", "10%"),
             ("source_by", "address"),
             ("source_by", "port"),
+            ("capacity", "99999GiB"),
             ("folder", "caches"),
             ("folder", ""),
         ] {
