@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rejoin_abi::{check_setting, check_variables, report, variable_of};
 use rejoin_cache::{Capacity, Hints, SourceBy};
@@ -47,6 +47,9 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
 /// if it inherited a socket that listens, because it may drop privileges later. Any other process opens it at its first handshake. Most programs that inherit the
 /// environment of a server (CGI, hooks) have neither. If the cache does not exist yet, handshakes try again, because an
 /// agent may make it.
+///
+/// What root tried to open in vain is left to root: a worker that has dropped root would make a cache of its own user,
+/// which root refuses at the next start. A reload, which makes contexts as root, tries again.
 fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<(), String> {
     names.iter().try_for_each(|name| check_setting(name))?;
     let strangers = check_variables()?;
@@ -54,10 +57,11 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
     posts::settings(&settings);
     // Workers may have no /proc.
     let start = start::this();
-    // SAFETY: the function takes no arguments.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let was_root = is_root();
     posts::attached(false);
     let (mut opened, mut told) = (None, None);
+    // When the cache was last opened before a handshake, and what root was told then.
+    let (mut tried, mut roots): (Option<Instant>, Option<String>) = (None, None);
     let attached = Everywhere::attach_later(move |moment| {
         // Nobody named a cache: the program may be a client alone. If it serves, its first handshake tells.
         let is_quiet = moment == Moment::Context && !settings.is_named;
@@ -68,11 +72,18 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
             }
         };
         if moment == Moment::Context {
-            opened = is_root.then(|| open(&settings).inspect_err(&mut tell).ok()).flatten();
-            opened.iter().for_each(|_| posts::attached(true));
+            let is_due = tried.is_none_or(|tried| tried.elapsed() >= PAUSE);
+            if was_root && is_due && opened.is_none() {
+                let outcome = open(&settings, None).inspect_err(&mut tell);
+                roots = outcome.as_ref().err().filter(|_| is_root()).cloned();
+                opened = outcome.ok();
+                tried = Some(Instant::now());
+                opened.iter().for_each(|_| posts::attached(true));
+            }
             return None;
         }
-        let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
+        let roots = roots.as_deref().filter(|_| !is_root());
+        let opened = opened.take().map_or_else(|| open(&settings, roots).inspect_err(tell), Ok);
         let (mut everywhere, store) = opened.ok()?;
         posts::attached(true);
         if store.is_first_of(start) {
@@ -89,6 +100,15 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
         Some(everywhere)
     });
     attached.map_err(|error| format!("cannot attach: {error}"))
+}
+
+/// The shortest time between two attempts before a handshake: a configuration may have many contexts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+fn is_root() -> bool {
+    // SAFETY: the function takes no arguments.
+    let user = unsafe { libc::geteuid() };
+    user == 0
 }
 
 /// Reports what the process is attached to, and which variables are not Rejoin's.
@@ -148,15 +168,25 @@ fn grouped(number: u64) -> String {
     }
 }
 
-/// Opens the cache and the ticket keys that the settings name.
-fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
+/// Opens the cache and the ticket keys that the settings name. `roots` is why root could not, if this process was root and
+/// is not any more: then it makes no cache.
+fn open(
+    settings: &ModuleSettings,
+    roots: Option<&str>,
+) -> Result<(Everywhere, Arc<Store>), String> {
     let failed = |error| failed(&error, &settings.cache);
     let (folder, cache) = (&settings.folder, &settings.cache);
     let opened = match &settings.settings {
+        _ if roots.is_some() => Store::open(folder, cache, None).map(|store| (store, None)),
         Some(made) => Store::open_or_replace(folder, cache, made, !settings.takes()),
         None => Store::open(folder, cache, None).map(|store| (store, None)),
     };
-    let (store, replaced) = opened.map_err(failed)?;
+    let (store, replaced) = opened.map_err(|error| match roots {
+        Some(why) => {
+            format!("{why}; then reload the server, because this process is not root any more")
+        }
+        None => failed(error),
+    })?;
     replaced.into_iter().for_each(|why| report(&moved(&why, cache)));
     let store = Arc::new(store);
     let name = settings.cache.clone();

@@ -48,8 +48,8 @@ impl Everywhere {
     /// nobody makes none. The thread of that handshake calls `make`; the handshakes of other threads wait for it, a tenth
     /// of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go
     /// without until a handshake calls it again: a second later, and then after twice as long each time, up to a minute.
-    /// `make` is also called with the first context that may serve, or here if the process listens already, to prepare,
-    /// and what it returns is dropped.
+    /// `make` is also called with each context that may serve, until a handshake has called it with success, and here if
+    /// the process listens already: to prepare, and what it returns is dropped.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
@@ -144,8 +144,6 @@ struct Later {
     by: Mutex<Option<Attempts>>,
     /// True once a thread has waited in vain: the maker takes long, or is not in this process, which was forked then.
     is_given_up: AtomicBool,
-    /// True once a context was made that may serve.
-    is_prepared: AtomicBool,
 }
 
 struct Attempts {
@@ -160,7 +158,7 @@ type Make = Box<dyn FnMut(Moment) -> Option<Everywhere> + Send>;
 /// The reason why settings are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The first context that may serve was made.
+    /// A context that may serve was made.
     Context,
     /// A handshake begins.
     Handshake,
@@ -175,20 +173,18 @@ impl Later {
             made: OnceLock::from(what),
             by: Mutex::default(),
             is_given_up: AtomicBool::new(false),
-            is_prepared: AtomicBool::new(true),
         }
     }
 
     fn by(make: Make) -> Self {
         let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
-        let [is_given_up, is_prepared] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)), is_given_up, is_prepared }
+        let is_given_up = AtomicBool::new(false);
+        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)), is_given_up }
     }
 
-    /// Lets the settings be prepared, once.
+    /// Lets the settings be prepared, until a handshake has made them.
     fn prepare(&self) {
-        if !self.is_prepared.swap(true, Ordering::Relaxed)
-            && let Ok(mut by) = self.by.try_lock()
+        if let Ok(mut by) = self.by.try_lock()
             && let Some(Attempts { make, .. }) = by.as_mut()
         {
             make(Moment::Context);

@@ -80,9 +80,10 @@ pub(super) fn left_alone(context: &ContextNotes) -> Option<&'static str> {
 pub(super) fn alone(context: &ContextNotes) -> Option<(&'static str, &'static str)> {
     Some(match context.outcome? {
         Outcome::Attached => return None,
-        Outcome::NoCache => {
-            ("the cache was not open", "`rejoin stats` tells whether it can be opened")
-        }
+        Outcome::NoCache => (
+            "the cache was not open",
+            "do what its message says, such as make room; then reload the server",
+        ),
         Outcome::EarlyData => (
             "it accepts early data, under OpenSSL's own replay protection",
             "set `early_data = once`, which accepts none twice, or switch early data off",

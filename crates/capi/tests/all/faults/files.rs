@@ -2,12 +2,18 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use super::{clients, lines_of_ours, start_s_server, write_at};
-use rejoin_testkit::site::Site;
+use rejoin_store::{Error, Store};
+use rejoin_testkit::process::wait_until;
+use rejoin_testkit::site::{Site, Versions};
+
+use super::{NGINX, clients, counters, file_of_cache, lines_of_ours, start_s_server, write_at};
+use crate::ways::python_server;
 
 /// Starts the server and serves both versions. Returns Rejoin's messages.
 fn told(site: &mut Site, before: &[&str]) -> Vec<String> {
@@ -46,6 +52,61 @@ fn a_limit_on_the_length_of_files() {
     // Neither is the memory that forked processes share longer than that.
     assert_eq!(told(&mut site, &["env"]), [""; 0], "it is made");
     assert_eq!(told(&mut site, &LIMITED), [""; 0], "it is there");
+}
+
+/// A cache of the workers' user would be refused by root at the next start.
+#[test]
+fn what_root_could_not_make_is_left_to_root() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: a server that gives up root (needs root)");
+    }
+    const FULL: [&str; 4] = ["sh", "-c", r#"ulimit -S -f 100 && exec "$@""#, "sh"];
+    let mut site = Site::new("fault-root");
+    let then = "import os, resource\n\
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n\
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n\
+        os.setgid(65534)\nos.setuid(65534)\n";
+    site.write("server.py", &python_server(then));
+    let script = site.shown("server.py");
+    let words = [&FULL[..], &["python3", &script]].concat();
+    site.start(words[0], &words[1..]).expect("installed");
+    for mut client in clients(&site) {
+        client.connect();
+        client.connect();
+    }
+    let none = Store::open(Path::new(Store::FOLDER), &site.cache(), None);
+    assert!(matches!(none, Err(Error::NotFound { .. })), "{none:?}");
+    let told = lines_of_ours(&site);
+    assert!(told.len() == 2 && told.iter().all(|line| line.contains("no room for")), "{told:?}");
+    assert!(told[1].contains("then reload the server"), "{told:?}");
+}
+
+/// The master has another try with the contexts of a reload.
+#[test]
+fn a_reload_makes_what_there_is_room_for_by_now() {
+    let mut site = Site::new("fault-reload");
+    let user = if rustix::process::geteuid().is_root() { "user nobody nogroup; " } else { "" };
+    site.write("nginx.conf", &format!("{user}{}", NGINX.replace("@MORE@", "")));
+    let configuration = site.shown("nginx.conf");
+    let words = ["--fsize=51200:", "nginx", "-c"];
+    let Some(()) = site.start("prlimit", &[&words[..], &[&configuration]].concat()) else { return };
+    let path = file_of_cache(&site);
+    site.client(Versions::Tls12).connect();
+    assert!(!path.exists());
+    let id = site.running.last().expect("it runs").id().to_string();
+    // Longer than the pause between two attempts.
+    thread::sleep(Duration::from_secs(2));
+    for words in [&["prlimit", "--fsize=unlimited", "--pid"][..], &["kill", "-HUP"]] {
+        let mut command = Command::new(words[0]);
+        assert!(command.args(&words[1..]).arg(&id).status().expect("installed").success());
+    }
+    wait_until("a cache", || path.exists());
+    assert_eq!(fs::metadata(&path).expect("there").uid(), rustix::process::geteuid().as_raw());
+    wait_until("a worker that has it", || {
+        let mut client = site.client(Versions::Tls12);
+        client.connect();
+        client.connect() && counters(&site).full_handshakes > 0
+    });
 }
 
 /// The folder is the site's own, and has a cache that another server left.
