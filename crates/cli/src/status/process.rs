@@ -218,7 +218,7 @@ impl Maps {
         if let (true, Some(cache)) = (kept.is_some() && is_shared, CacheName::of_mapped_file(name))
             && self.caches.len() < CACHES
         {
-            let folder = Path::new(file).parent().unwrap_or(Path::new("/")).to_owned();
+            let folder = Path::new(file).parent().unwrap_or_else(|| Path::new("/")).to_owned();
             let range = format!("{start:x}-{end:x}");
             self.caches.push(MappedCache { folder, name: cache, inode, range });
         }
