@@ -61,8 +61,9 @@ impl Machine {
     /// The number of keys, and what is told beside them.
     fn list(&self) -> (usize, String) {
         let listed = self.keys(&["list", "--json"]);
-        let lines = String::from_utf8_lossy(&listed.stdout).lines().count();
-        (lines, String::from_utf8_lossy(&listed.stderr).into_owned())
+        let keys = serde_json::from_slice::<Vec<serde_json::Value>>(&listed.stdout);
+        let count = keys.map_or(0, |keys| keys.len());
+        (count, String::from_utf8_lossy(&listed.stderr).into_owned())
     }
 }
 
