@@ -201,23 +201,24 @@ http {
 
 impl Nginx {
     fn start((certificate, key): &(String, String)) -> Option<Self> {
-        let folder = scratch("python-nginx");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.expect("a free port").port();
+        // Tests that run at the same time have one each.
+        let folder = scratch(&format!("python-nginx-{port}"));
         let text = NGINX.replace("FOLDER", &folder.display().to_string());
         let text = text.replace("CERTIFICATE", certificate).replace("KEY", key);
         let configuration = folder.join("nginx.conf");
         std::fs::write(&configuration, text.replace("PORT", &port.to_string())).expect("a file");
         let mut nginx = Command::new("nginx");
         nginx.arg("-c").arg(configuration).stderr(Stdio::null());
-        let mut child = nginx.spawn().ok()?;
+        let mut server = Self { port, child: nginx.spawn().ok()? };
         let until = Instant::now() + Duration::from_secs(20);
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(child.try_wait().expect("our own child").is_none(), "nginx ended");
+            assert!(server.child.try_wait().expect("our own child").is_none(), "nginx ended");
             assert!(Instant::now() < until, "nginx does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Some(Self { port, child })
+        Some(server)
     }
 }
 
