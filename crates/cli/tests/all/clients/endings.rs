@@ -7,13 +7,17 @@ use rejoin_testkit::process::{Lines, Process};
 
 use crate::program::text;
 
-/// Resets the connection when the client has made its handshake.
-const RESETS: &str = "\
-import socket, ssl, struct, sys
+/// The beginning of each server: it listens, and prints its port.
+const LISTENS: &str = "\
+import fcntl, socket, ssl, struct, sys, termios, time
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1], sys.argv[2])
 listener = socket.create_server(('127.0.0.1', 0))
 print(listener.getsockname()[1], flush=True)
+";
+
+/// Resets the connection when the client has made its handshake.
+const RESETS: &str = "\
 while True:
     tls = context.wrap_socket(listener.accept()[0], server_side=True)
     tls.recv(1)
@@ -40,11 +44,6 @@ for _ in range(2):
 
 /// Closes its own direction without close_notify, and prints what it reads then.
 const CLOSES: &str = "\
-import socket, ssl, sys
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[1], sys.argv[2])
-listener = socket.create_server(('127.0.0.1', 0))
-print(listener.getsockname()[1], flush=True)
 while True:
     tls = context.wrap_socket(listener.accept()[0], server_side=True, suppress_ragged_eofs=False)
     tls.sendall(b'all')
@@ -77,11 +76,6 @@ except OSError as error:
 
 /// Reads one record and closes, with close_notify if it is asked to.
 const LEAVES: &str = "\
-import socket, ssl, sys
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[1], sys.argv[2])
-listener = socket.create_server(('127.0.0.1', 0))
-print(listener.getsockname()[1], flush=True)
 while True:
     tls = context.wrap_socket(listener.accept()[0], server_side=True)
     if tls.recv(100) == b'notify':
@@ -117,11 +111,6 @@ for first in [b'notify', b'end']:
 
 /// Sends a page, and closes when the client's system has all of it, although the client still writes.
 const HURRIES: &str = "\
-import fcntl, socket, ssl, struct, sys, termios, time
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[1], sys.argv[2])
-listener = socket.create_server(('127.0.0.1', 0))
-print(listener.getsockname()[1], flush=True)
 while True:
     tls = context.wrap_socket(listener.accept()[0], server_side=True)
     size, end = tls.recv(100).split()
@@ -180,7 +169,8 @@ for end in ['notify', 'end', 'reset']:
 fn served(world: &World, script: &str) -> (Process, Lines, u16) {
     let (certificate, key) = world.managed.certify(&["localhost"]);
     let mut command = Command::new("python3");
-    command.args(["-c", script, &certificate, &key]).stdout(Stdio::piped());
+    let script = [LISTENS, script].concat();
+    command.args(["-c", &script, &certificate, &key]).stdout(Stdio::piped());
     let mut server = Process::start(&mut command);
     let lines = server.lines();
     let port = lines.find(|line| line.parse().ok());
