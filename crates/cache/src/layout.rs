@@ -43,7 +43,7 @@ pub(crate) struct Header {
     pub(crate) candidates: Candidates,
     /// The list from which the next search looks at ends.
     pub(crate) turn: u32,
-    /// Where the last look at slots began, in 2⁻³² of those that have been used.
+    /// The place at which the last look at slots began, in 2⁻³² of those that have been used.
     pub(crate) hand: u32,
     /// The number of slots in use, for a session or the rest of one.
     pub(crate) used: u32,

@@ -176,7 +176,7 @@ impl ClusterKeys {
                         rejoin_tickets::Error::RingFull { most: Self::MOST_KEYS_BY_HAND }.into()
                     );
                 }
-                let id = ring.rotate(now_s, &mut *fresh()?)?;
+                let id = with_fresh(|fresh| ring.rotate(now_s, fresh))?;
                 if self.replace(link, ring, Change::AddKey(&token)).await? {
                     return Ok(id);
                 }
@@ -323,7 +323,7 @@ impl ClusterKeys {
         let last = self.ring().cloned().or_else(|| self.last.clone().map(|(_, ring)| ring));
         let mut ring = last.unwrap_or_else(|| KeyRing::new(schedule));
         if ring.due(now_s) {
-            ring.rotate_due(now_s, &mut *fresh()?)?;
+            with_fresh(|fresh| ring.rotate_due(now_s, fresh))?;
         }
         self.replace(link, ring, Change::AddKey(token)).await.map(|_| ())
     }
@@ -410,10 +410,13 @@ impl ClusterKeys {
     }
 }
 
-fn fresh() -> Result<Zeroizing<[u8; SECRET_BYTES]>, Error> {
+/// Lends random bytes for a key. Bytes that are returned would stay behind on the stack.
+fn with_fresh(
+    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<KeyId, rejoin_tickets::Error>,
+) -> Result<KeyId, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
-    Ok(fresh)
+    Ok(make(&mut fresh)?)
 }
 
 impl std::fmt::Debug for ClusterKeys {

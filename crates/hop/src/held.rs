@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rejoin_client::hop::{Hop, Requested};
 use rustix::fs::fstat;
 
-/// What a descriptor refers to: the device, and the inode on it.
+/// The file that a descriptor refers to: the device, and the inode on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// `None`: the descriptor is not open.
+    /// Returns what a descriptor refers to, or `None` if it is not open.
     pub(crate) fn of(descriptor: impl AsFd) -> Option<Self> {
         let found = fstat(descriptor).ok()?;
         Some(Self { device: found.st_dev, inode: found.st_ino })
@@ -31,7 +31,7 @@ impl Closes for OwnedFd {}
 impl Closes for Hop {}
 impl Closes for Requested {}
 
-/// See the module's documentation.
+/// A descriptor, and the file that it referred to when it was opened.
 #[derive(Debug)]
 pub(crate) struct Held<T: Closes> {
     /// Empty after [`take`](Self::take).
@@ -50,17 +50,17 @@ impl<T: Closes> Held<T> {
         self.inner.as_ref().is_some_and(|inner| Identity::of(inner) != self.identity)
     }
 
-    /// `None`: the descriptor is the program's now.
+    /// Returns it, or `None` if the descriptor is the program's now.
     pub(crate) fn get(&self) -> Option<&T> {
         if self.is_foreign() { None } else { self.inner.as_ref() }
     }
 
-    /// The same.
+    /// Returns the same, to be changed.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         if self.is_foreign() { None } else { self.inner.as_mut() }
     }
 
-    /// Takes it out. `None`: the descriptor is the program's now.
+    /// Takes it out, unless the descriptor is the program's now.
     pub(crate) fn take(mut self) -> Option<T> {
         if self.is_foreign() { None } else { self.inner.take() }
     }
@@ -88,11 +88,13 @@ mod tests {
 
     #[test]
     fn what_is_the_programs_is_left_alone() {
-        let held = || Held::new(OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()));
-        let number = |held: &Held<OwnedFd>| held.inner.as_ref().unwrap().as_raw_fd();
+        let held = || {
+            Held::new(OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket")))
+        };
+        let number = |held: &Held<OwnedFd>| held.inner.as_ref().expect("held").as_raw_fd();
         let (ours, theirs, taken) = (held(), held(), held());
         let numbers = [&ours, &theirs, &taken].map(number);
-        let file = std::fs::File::open("/dev/null").unwrap();
+        let file = std::fs::File::open("/dev/null").expect("a file");
         for number in &numbers[1..] {
             // SAFETY: both are open.
             unsafe { libc::dup2(file.as_raw_fd(), *number) };

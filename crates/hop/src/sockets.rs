@@ -489,12 +489,13 @@ mod tests {
     fn who_called_is_told_from_who_was_called() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else { continue };
-            let mut calls = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let mut called = listener.accept().unwrap().0;
+            let mut calls =
+                TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+            let mut called = listener.accept().expect("a call").0;
             assert_eq!(begun(calls.as_fd()), (true, false));
             assert_eq!(begun(called.as_fd()), (true, true));
-            calls.write_all(b"x").unwrap();
-            called.read_exact(&mut [0]).unwrap();
+            calls.write_all(b"x").expect("open");
+            called.read_exact(&mut [0]).expect("a byte");
             assert_eq!([&calls, &called].map(|of| begun(of.as_fd())), [(false, false); 2]);
         }
     }

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// What is not read: its first bytes, its name, and the program that prints its content.
+/// Compressions that are not read: the first bytes, the name, and the program that prints the content.
 const OTHERS: [(&[u8], &str, &str); 3] = [
     (b"BZh", "bzip2", "bzcat"),
     (b"\xfd7zXZ", "xz", "xzcat"),

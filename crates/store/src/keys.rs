@@ -26,7 +26,7 @@ pub struct SharedKeys {
     is_removed: AtomicBool,
 }
 
-/// What is known of the ring that was reported last.
+/// The figures of the ring that was reported last.
 #[derive(Default)]
 struct Told {
     /// The mark of its page.
@@ -252,18 +252,21 @@ fn mark(page: &Page) -> &[u8; MARK_BYTES] {
 /// Makes the key that is due, if one is.
 pub(crate) fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
     if ring.due(now_s) {
-        ring.rotate_due(now_s, &mut *fresh()?)?;
+        with_fresh(|fresh| ring.rotate_due(now_s, fresh))?;
     }
     Ok(())
 }
 
 /// Makes a key before one is due.
 pub(crate) fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
-    Ok(ring.rotate(now_s, &mut *fresh()?)?)
+    with_fresh(|fresh| ring.rotate(now_s, fresh))
 }
 
-fn fresh() -> Result<Zeroizing<[u8; SECRET_BYTES]>, Error> {
+/// Lends random bytes for a key. Bytes that are returned would stay behind on the stack.
+fn with_fresh(
+    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<KeyId, rejoin_tickets::Error>,
+) -> Result<KeyId, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
-    Ok(fresh)
+    Ok(make(&mut fresh)?)
 }

@@ -21,7 +21,7 @@ pub(super) struct Judgement {
     pub(super) chain: Option<Certificates>,
 }
 
-/// What the program decides about a server.
+/// The program's decision about a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Believed,

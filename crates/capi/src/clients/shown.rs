@@ -22,7 +22,7 @@ pub(super) struct Shown {
     judged: OnceLock<Judged>,
 }
 
-/// What is known after a judgement.
+/// The outcome of a judgement.
 struct Judged {
     is_believed: bool,
     /// The verified chain, up to an authority.

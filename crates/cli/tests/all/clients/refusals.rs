@@ -20,7 +20,7 @@ struct Ground {
     program: PathBuf,
 }
 
-/// What a program printed, and its exit code.
+/// A program's output, and its exit code.
 type Ended = (String, Option<i32>);
 
 /// The ends of a program without Rejoin and with it, and Rejoin's lines.
