@@ -44,6 +44,15 @@ static int views(int is_ok, X509_STORE_CTX *store)
     return verdict ? is_ok : 0;
 }
 
+static SSL_CTX *made_as(const char *how)
+{
+    OSSL_LIB_CTX *library = strstr(how, "library") ? OSSL_LIB_CTX_new() : NULL;
+    const char *properties = strstr(how, "properties") ? "?fips=yes" : NULL;
+    if (strncmp(how, "new", 3) == 0)
+        return SSL_CTX_new_ex(library, properties, TLS_client_method());
+    return SSL_CTX_new(TLS_client_method());
+}
+
 static int connected(int port)
 {
     struct sockaddr_in server = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
@@ -128,7 +137,7 @@ static int silent(void)
 int main(int count, char **words)
 {
     const char *how = words[1], *request = "GET /page HTTP/1.0\r\n\r\n";
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL_CTX *context = made_as(how);
     int port = atoi(words[2]), is_left, done, error, plain;
     char answer[4096];
     SSL *ssl;
@@ -174,7 +183,8 @@ int main(int count, char **words)
     /* libssl does not know that a handshake was left, and writes after a refusal. */
     if (is_left && done != 1)
         return 1;
-    printf("certificate: %d\n", SSL_get0_peer_certificate(ssl) != NULL);
+    printf("certificate: %d, reused: %d\n", SSL_get0_peer_certificate(ssl) != NULL,
+           SSL_session_reused(ssl));
     ERR_clear_error();
     done = SSL_write(ssl, request, (int)strlen(request));
     printf("written: %d\n", done > 0);

@@ -3,8 +3,8 @@
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
-    EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE, X509_STORE_CTX,
-    X509_VERIFY_PARAM,
+    EVP_MD, OPENSSL_STACK, OSSL_LIB_CTX, SSL, SSL_CIPHER, SSL_CTX, SSL_METHOD, SSL_SESSION, X509,
+    X509_STORE, X509_STORE_CTX, X509_VERIFY_PARAM,
 };
 
 /// `SSL_psk_use_session_cb_func` of `ssl.h`.
@@ -158,6 +158,7 @@ rejoin_hop::functions_of! {
         SSL_get1_peer_certificate: OfSsl<*mut X509>;
         SSL_get_peer_cert_chain: OfSsl<*mut OPENSSL_STACK>;
         SSL_get0_verified_chain: OfSsl<*mut OPENSSL_STACK>;
+        SSL_CTX_new_ex: unsafe extern "C" fn(*mut OSSL_LIB_CTX, *const c_char, *const SSL_METHOD) -> *mut SSL_CTX;
         SSL_CTX_set_cert_verify_callback: unsafe extern "C" fn(*mut SSL_CTX, Option<VerifyAll>, *mut c_void);
         SSL_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL, Option<UseSession>);
         SSL_CTX_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL_CTX, AnyCallback);

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use libc::{c_uchar, size_t};
 use openssl_sys::{
-    EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE_CTX,
+    EVP_MD, OPENSSL_STACK, OSSL_LIB_CTX, SSL, SSL_CIPHER, SSL_CTX, SSL_METHOD, SSL_SESSION, X509,
+    X509_STORE_CTX,
 };
 
 use rejoin_abi::{Hooks, LIBSSL, interposed, replacements};
@@ -188,7 +189,8 @@ getter!(SSL_get_version, *const c_char, c"unknown".as_ptr(), |of: &Shown| {
 });
 getter!(SSL_version, c_int, 0, |of: &Shown| of.version.number());
 getter!(SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of.cipher);
-getter!(SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.is_resumed()));
+// The program offered no session, and may skip checks of its own when one is resumed.
+getter!(SSL_session_reused, c_int, 0, |_: &Shown| 0);
 getter!(SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::peer);
 getter!(SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
     let peer = of.peer();
@@ -219,6 +221,23 @@ macro_rules! state {
 
 state!(SSL_state_string, c"SSLERR");
 state!(SSL_state_string_long, c"error");
+
+/// Makes a context. Connections go directly if it has a library context or properties of its own: nobody can ask for
+/// them, and they decide which algorithms verify certificates.
+unsafe extern "C" fn SSL_CTX_new_ex(
+    of: *mut OSSL_LIB_CTX,
+    properties: *const c_char,
+    method: *const SSL_METHOD,
+) -> *mut SSL_CTX {
+    let Some(libssl) = Libssl::get() else { return null_mut() };
+    // SAFETY: the program's own call, with its arguments.
+    let made = unsafe { (libssl.SSL_CTX_new_ex)(of, properties, method) };
+    if !made.is_null() && !(of.is_null() && properties.is_null()) {
+        // SAFETY: the context was made above, and nobody else has it yet.
+        guarded(|| unsafe { allowed::mark_context(made) });
+    }
+    made
+}
 
 unsafe extern "C" fn SSL_CTX_set_cert_verify_callback(
     context: *mut SSL_CTX,

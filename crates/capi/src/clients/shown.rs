@@ -15,7 +15,6 @@ use super::ffi::{SSL_CIPHER_find, TLS1_2_VERSION, TLS1_3_VERSION};
 pub(super) struct Shown {
     pub(super) version: Version,
     pub(super) cipher: *const SSL_CIPHER,
-    resumed: bool,
     /// The server's certificates, its own first.
     pub(super) chain: Certificates,
     /// The program's judgement.
@@ -79,14 +78,7 @@ impl Shown {
             chain.push(der?)?;
         }
         chain.first()?;
-        let resumed = found.resumed;
-        (!cipher.is_null()).then_some(Self {
-            version,
-            cipher,
-            resumed,
-            chain,
-            judged: OnceLock::new(),
-        })
+        (!cipher.is_null()).then_some(Self { version, cipher, chain, judged: OnceLock::new() })
     }
 
     /// Returns the server's own certificate.
@@ -102,12 +94,6 @@ impl Shown {
     /// Returns the server's own certificate if the program believes it. libssl has none before.
     pub(super) fn peer(&self) -> *mut X509 {
         if self.is_believed() { self.own() } else { null_mut() }
-    }
-
-    /// Returns true if the session was resumed. Without Rejoin no function of the program judges the server of such a
-    /// session, and one may rely on that.
-    pub(super) fn is_resumed(&self) -> bool {
-        self.resumed && self.is_believed()
     }
 
     /// Returns the verified chain, or null.

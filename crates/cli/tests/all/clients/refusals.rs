@@ -186,3 +186,16 @@ fn a_callback_sees_the_server() {
         }
     }
 }
+
+/// The library context and its properties decide which algorithms verify certificates, and nobody can ask for them.
+#[test]
+fn a_context_with_algorithms_of_its_own_is_left_alone() {
+    let Some(ground) = Ground::new("refusals-algorithms") else { return };
+    let service = ground.service(Tls::V13);
+    for (how, goes_through) in [("new", true), ("new, properties", false), ("new, library", false)]
+    {
+        let both = ground.both(how, service.port, "ca.pem");
+        both.is_same(0, how);
+        assert_eq!(both.went_through(), goes_through, "{how}: {}", both.told);
+    }
+}
