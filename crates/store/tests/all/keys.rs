@@ -107,6 +107,27 @@ fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
     }
 }
 
+/// Servers whose cache was removed have a ring of their own, and the file is that of the servers that came after them.
+#[test]
+fn a_server_whose_cache_was_removed_leaves_the_file_alone() {
+    let folder = crate::folder();
+    let path = folder.path().join("keys");
+    let keys = follow(folder.path(), Some(&path)).expect("keys");
+    newer(&keys, NOW_S).expect("the first is news");
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    newer(&keys, NOW_S + 1).expect("what the file has");
+    let new = follow(folder.path(), Some(&path)).expect("keys");
+    newer(&new, NOW_S + 1).expect("the first is news");
+    let before = fs::read(&path).expect("there");
+    // Both rotate, each a ring of its own.
+    let due_s = NOW_S + 11 * HOUR_S;
+    let alone = ids(&newer(&keys, due_s).expect("rotated"));
+    assert_eq!(fs::read(&path).expect("there"), before);
+    let rotated = ids(&newer(&new, due_s).expect("rotated"));
+    assert!(rotated.len() == 2 && rotated != alone, "{rotated:?}, {alone:?}");
+    assert_ne!(fs::read(&path).expect("there"), before);
+}
+
 #[test]
 fn the_schedule_outlives_the_page() {
     let folder = crate::folder();

@@ -246,7 +246,9 @@ fn many_ask_at_once_and_each_has_its_own_answer() {
     });
     let MailboxFacts { asked, fetched, late, skipped, dropped, .. } = facts;
     assert!(missed <= late + skipped + dropped, "{missed} of {facts:?}");
-    assert!(fetched > 0 && asked + skipped + dropped == 100, "{facts:?}");
+    // Letters that tell of a session, and ask for nothing, may be dropped, too.
+    let answered = asked + skipped;
+    assert!(fetched > 0 && answered <= 100 && answered + dropped >= 100, "{facts:?}");
 }
 
 #[test]
