@@ -12,11 +12,11 @@ use crate::layout::Layout;
 use crate::ledger::{EarlyData, Ledger};
 use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
-use crate::return_time::{Clientele, ReturnTimes, Waits};
+use crate::return_time::Clientele;
 use crate::secret::SecretBytes;
 use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
 use crate::settings::Settings;
-use crate::shard::Shard;
+use crate::shard::{Common, Shard};
 use crate::source::{Fairness, Source};
 
 /// A session cache: by default on the heap, for any number of threads. Every operation has the
@@ -28,9 +28,7 @@ use crate::source::{Fairness, Source};
 /// there.
 pub struct Cache<R: Region = Mutex<HeapMemory>> {
     shards: Box<[Placed<R>]>,
-    hash_key: [u8; 16],
-    ledger: R::Ledger,
-    clientele: Clientele,
+    common: Common<R::Ledger>,
     fairness: Option<Fairness>,
 }
 
@@ -131,7 +129,8 @@ impl<R: Region> Cache<R> {
         let clientele = Clientele::new(sessions, clients, Interval::from_ms(settings.prior_ms));
         let shards = layouts.into_iter().zip(regions);
         let shards = shards.map(|(layout, region)| Placed { layout, region }).collect();
-        Self { shards, hash_key, ledger, clientele, fairness: settings.fairness }
+        let common = Common { hash_key, ledger, clientele };
+        Self { shards, common, fairness: settings.fairness }
     }
 
     /// Turns regions and a ledger of zeros into an empty cache.
@@ -139,7 +138,7 @@ impl<R: Region> Cache<R> {
         for Placed { layout, region } in &self.shards {
             region.with(|lines, _| Shard::<R>::format(lines, layout, now_ms));
         }
-        self.return_times().format();
+        self.common.return_times().format();
     }
 
     /// Looks up the session that a client presents as `id` in `context`. Copies a session found to
@@ -245,38 +244,38 @@ impl<R: Region> Cache<R> {
     /// Returns the source of clients of which a server knows this: the bytes of a network, certificate or name, by which
     /// [`Fairness::by`] tells sources apart. Sources are those of one cache, and mean nothing in another.
     pub fn source(&self, known: &[u8]) -> Source {
-        self.fairness.map_or(Source::UNKNOWN, |_| Source::of(known, &self.hash_key))
+        self.fairness.map_or(Source::UNKNOWN, |_| Source::of(known, &self.common.hash_key))
     }
 
     /// Returns the counts that belong to no single shard.
     pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.common.ledger
     }
 
     /// Counts a forged id, which was refused before it reached the cache.
     pub fn record_forged(&self) {
-        self.ledger.record_forged();
+        self.common.ledger.record_forged();
     }
 
     /// Counts a session that was found but that the TLS library then declined to resume, for
     /// instance because its cipher is no longer allowed.
     pub fn record_rejected(&self) {
-        self.ledger.record_rejected();
+        self.common.ledger.record_rejected();
     }
 
     /// Counts a handshake that a server with this cache has finished.
     pub fn record_handshake(&self, resumed: bool) {
-        self.ledger.record_handshake(resumed);
+        self.common.ledger.record_handshake(resumed);
     }
 
     /// Counts the early data of a client.
     pub fn record_early(&self, early: EarlyData) {
-        self.ledger.record_early(early);
+        self.common.ledger.record_early(early);
     }
 
     /// Returns the counts of early data.
     pub fn early_counters(&self) -> EarlyCounters {
-        self.ledger.early()
+        self.common.ledger.early()
     }
 
     /// Returns the counts of all shards. They are not of one instant: shards are read one after the
@@ -284,7 +283,7 @@ impl<R: Region> Cache<R> {
     pub fn counters(&self) -> Counters {
         let counters = |shard| self.in_shard(shard, |shard| shard.counters());
         let of_shards = self.shards.iter().filter_map(counters);
-        of_shards.fold(self.ledger.counters(), |sum, shard| sum.plus(&shard))
+        of_shards.fold(self.common.ledger.counters(), |sum, shard| sum.plus(&shard))
     }
 
     /// Counts the sessions by when their clients are expected back. It reads every session, so it
@@ -322,7 +321,7 @@ impl<R: Region> Cache<R> {
 
     /// Resets every count but the number of stored sessions.
     pub fn reset_counters(&self) {
-        self.ledger.reset_counters();
+        self.common.ledger.reset_counters();
         for shard in &self.shards {
             self.in_shard(shard, |shard| shard.reset_counters());
         }
@@ -346,22 +345,17 @@ impl<R: Region> Cache<R> {
         self.shards.iter().map(|shard| shard.layout.region_bytes() as u64).sum()
     }
 
-    #[inline]
-    fn return_times(&self) -> ReturnTimes<&Waits> {
-        ReturnTimes::over(&self.ledger.waits, self.clientele)
-    }
-
     fn with<T>(
         &self,
         id: &SessionId,
         operation: impl FnOnce(&mut Shard<'_, R>, &Key<'_>) -> T,
     ) -> Option<T> {
-        let hash = id.hash_with(&self.hash_key);
+        let hash = id.hash_with(&self.common.hash_key);
         let at = ((hash >> 48) * self.shards.len() as u64) >> 16;
         let shard = &self.shards[at as usize];
         let done = self.in_shard(shard, |shard| operation(shard, &Key { id, hash }));
-        if self.ledger.waits.is_due() {
-            self.return_times().learn();
+        if self.common.ledger.waits.is_due() {
+            self.common.return_times().learn();
         }
         done
     }
@@ -380,8 +374,7 @@ impl<R: Region> Cache<R> {
         let Placed { layout, region } = placed;
         let (done, is_emptied) = region.with(|lines, torn| {
             let astray = Cell::new(false);
-            let (key, times) = (&self.hash_key, self.return_times());
-            let mut shard = Shard::view(lines, layout, key, times, &astray);
+            let mut shard = Shard::view(lines, layout, &self.common, &astray);
             if torn {
                 shard.reborrow().start_over();
             }

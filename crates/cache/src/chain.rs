@@ -74,7 +74,7 @@ impl<R: Region> Shard<'_, R> {
     /// Takes a session out of the order, the index and its slots, and wipes it.
     pub(crate) fn free(&mut self, slot: u32, hash: u64) {
         self.order().leave(slot);
-        let (slots, key) = (&self.slots, self.hash_key);
+        let (slots, key) = (&self.slots, self.hash_key());
         let indexed = index::remove(self.buckets, hash, slot, |other| {
             let slot = &slots[other];
             SessionId::from_padded(slot.id, slot.id_length()).hash_with(key)

@@ -82,7 +82,7 @@ impl<R: Region> Shard<'_, R> {
 }
 
 /// The slots met so far.
-struct Walk<'a, 'r, R> {
+struct Walk<'a, 'r, R: Region> {
     shard: &'a Shard<'r, R>,
     met: Vec<bool>,
     found: Checked,
@@ -174,7 +174,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         let lost = Inconsistency::Lost { slot: first };
         let length = usize::from(slot.id_length());
         let id = SessionId::new(slot.id.get(..length).ok_or(lost)?).map_err(|_| lost)?;
-        let hash = id.hash_with(self.shard.hash_key);
+        let hash = id.hash_with(self.shard.hash_key());
         let found = self.shard.find(&Key { id: &id, hash });
         if found == Some(first) { Ok(()) } else { Err(lost) }
     }
@@ -190,7 +190,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         same("slots ever used", u64::from(shard.header.fresh), found.used + found.freed)?;
         let indexed = shard.buckets.iter().filter(|bucket| **bucket != Bucket::EMPTY);
         same("index entries", found.sessions, indexed.count() as u64)?;
-        let of_sources = shard.sources.iter().zip(sources);
+        let of_sources = shard.sources().iter().zip(sources);
         of_sources.into_iter().try_for_each(|(counted, found)| {
             same("slots of a source", u64::from(*counted), u64::from(found))
         })?;

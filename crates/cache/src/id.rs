@@ -55,7 +55,8 @@ impl SessionId {
         static SHARED: SharedSeed = SharedSeed::from_u64(0);
         let [low, high]: [u64; 2] = bytemuck::pod_read_unaligned(key);
         let mut hasher = FoldHasher::with_seed(low ^ high.rotate_left(32), &SHARED);
-        hasher.write(&self.bytes);
+        let halves: [u128; 2] = bytemuck::pod_read_unaligned(&self.bytes);
+        halves.into_iter().for_each(|half| hasher.write_u128(half));
         hasher.finish()
     }
 }

@@ -67,18 +67,24 @@ pub(crate) fn find(
     hash: u64,
     mut is_it: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    let mut at = home(buckets, hash);
-    for distance in 0..buckets.len() {
-        let bucket = buckets[at];
+    const STEP: u32 = 1 << (SLOT_BITS + 4);
+    let home = home(buckets, hash);
+    let (mut at, mut mark) = (home, mark(hash, 0));
+    loop {
+        let bucket = *buckets.get(at)?;
         if bucket == Bucket::EMPTY {
             return None;
         }
-        if bucket.0 & !SLOT_MASK == mark(hash, distance) && is_it(bucket.slot()) {
+        if bucket.0 & !SLOT_MASK == mark && is_it(bucket.slot()) {
             return Some(bucket.slot());
         }
+        // The mark of the next distance.
+        mark += if mark < FAR as u32 * STEP { STEP } else { 0 };
         at = after(buckets, at);
+        if at == home {
+            return None;
+        }
     }
-    None
 }
 
 /// Adds a slot whose id is not there yet. Returns true if there was an empty bucket, as there always

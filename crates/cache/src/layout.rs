@@ -6,11 +6,11 @@
 //! |---|---|---|
 //! | header, counters, candidates | shard | 512 |
 //! | lists | expectation | 16 |
-//! | sources, where they have shares | source | 4 |
 //! | index | two thirds of a session | 4 |
-//! | ghosts | history of an evicted client | 8 |
 //! | slots | session | 64, of which 32 are the id |
 //! | blocks | session | [`Settings::block_bytes`] |
+//! | ghosts | history of an evicted client | 8 |
+//! | sources, where they have shares | source | 4 |
 //!
 //! The division is computed from the settings, never read from the region: a region that another
 //! process wrote to can confuse the engine but not lead it outside the memory. A shard that notices
@@ -91,7 +91,7 @@ const GHOSTS_A_CLIENT: u64 = 4;
 impl Layout {
     /// The most slots of a shard: twenty-four bits of an index entry name the slot.
     const MOST_SLOTS: u64 = (1 << 24) - 2;
-    const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
+    pub(crate) const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
     /// The most shards of a cache.
     const MOST_SHARDS: u64 = 4_096;
     /// The fewest ghosts of a cache that learns, unless [`Self::LEAST_GHOSTS_A_SESSION`] for each session are fewer. In a small cache ghosts
@@ -228,8 +228,14 @@ impl Layout {
 
     /// Returns how many clients a full shard waits for: those of its sessions, and its ghosts, as far as they count.
     pub(crate) fn clients(&self) -> u64 {
-        let [_, _, _, _, ghosts, ..] = self.parts;
-        self.sessions() + (ghosts * GhostSet::GHOSTS) as u64 / GHOSTS_A_CLIENT
+        self.sessions() + (self.ghost_sets() * GhostSet::GHOSTS) as u64 / GHOSTS_A_CLIENT
+    }
+
+    /// Returns the number of sets of ghosts, of which each takes a line.
+    #[inline]
+    pub(crate) fn ghost_sets(&self) -> usize {
+        let [.., ghosts, _] = self.parts;
+        ghosts
     }
 
     fn divide(
@@ -241,11 +247,11 @@ impl Layout {
         [
             Self::HEADER_LINES,
             lines::<List>(lists),
-            lines::<u32>(sources),
             lines::<Bucket>(Bucket::count(slots)),
-            ghosts.div_ceil(GhostSet::GHOSTS),
             lines::<Slot>(slots),
             (slots * block_bytes).div_ceil(Line::BYTES),
+            ghosts.div_ceil(GhostSet::GHOSTS),
+            lines::<u32>(sources),
         ]
     }
 }
@@ -353,11 +359,14 @@ mod tests {
                 ..Settings::new(Capacity::Sessions(sessions))
             };
             let layouts = Layout::for_cache(&settings).expect("settings make a cache");
-            let sets = layouts.iter().map(|layout| layout.parts[4]).sum::<usize>();
+            let sets = layouts.iter().map(Layout::ghost_sets).sum::<usize>();
             assert_eq!(sets * GhostSet::GHOSTS, ghosts, "{sessions}, {percent} %, {shards:?}");
         }
         let lru = Settings { policy: Policy::Lru, ..Settings::new(Capacity::Sessions(200)) };
-        assert_eq!(Layout::for_cache(&lru).expect("a cache")[0].parts[4], 200 / GhostSet::GHOSTS);
+        assert_eq!(
+            Layout::for_cache(&lru).expect("a cache")[0].ghost_sets(),
+            200 / GhostSet::GHOSTS
+        );
     }
 
     #[test]

@@ -65,11 +65,54 @@ pub(crate) struct Order<'a, 'r, R> {
 }
 
 impl<R: Region> Order<'_, '_, R> {
+    /// Changes what is known of a slot, and moves it to the end of the list in which it belongs then.
+    #[inline(always)]
+    pub(crate) fn renew(&mut self, slot: u32, change: impl FnOnce(&mut Slot)) {
+        let (lists, renewed) = (&*self.lists, &mut self.slots[slot]);
+        let (before, later) = (place(lists, renewed), renewed.later);
+        change(renewed);
+        let after = place(lists, renewed);
+        if before == after && later != NONE {
+            self.move_to_end(slot, after);
+        } else {
+            self.leave_list(slot, before);
+            self.join_list(slot, after);
+        }
+    }
+
+    /// Moves a slot, which is not the last of its list, to the end.
+    #[inline(always)]
+    fn move_to_end(&mut self, slot: u32, index: usize) {
+        let moved = &mut self.slots[slot];
+        let (earlier, later, from) = (moved.earlier(), moved.later, moved.counts_from());
+        let list = &mut self.lists[index];
+        let last = std::mem::replace(&mut list.last, slot);
+        list.last_from = from;
+        moved.set_earlier(last);
+        moved.later = NONE;
+        let next = &mut self.slots[later];
+        let from_here = next.earlier();
+        next.set_earlier(earlier);
+        let to_here = if earlier == NONE {
+            list.first_from = next.counts_from();
+            std::mem::replace(&mut list.first, later)
+        } else {
+            std::mem::replace(&mut self.slots[earlier].later, later)
+        };
+        self.slots[last].later = slot;
+        // Links lead both ways, unless another process wrote to them.
+        self.slots.expect(to_here == slot && from_here == slot);
+    }
+
     /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
     #[inline(always)]
     pub(crate) fn join(&mut self, slot: u32) {
+        self.join_list(slot, place(self.lists, &self.slots[slot]));
+    }
+
+    #[inline(always)]
+    fn join_list(&mut self, slot: u32, index: usize) {
         let from = self.slots[slot].counts_from();
-        let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let before = std::mem::replace(&mut list.last, slot);
         list.last_from = from;
@@ -88,8 +131,12 @@ impl<R: Region> Order<'_, '_, R> {
     /// Takes a slot out of its list.
     #[inline(always)]
     pub(crate) fn leave(&mut self, slot: u32) {
+        self.leave_list(slot, place(self.lists, &self.slots[slot]));
+    }
+
+    #[inline(always)]
+    fn leave_list(&mut self, slot: u32, index: usize) {
         let (earlier, later) = (self.slots[slot].earlier(), self.slots[slot].later);
-        let index = place(self.lists, &self.slots[slot]);
         let list = &mut self.lists[index];
         let (mut to_here, mut from_here) = (list.first, list.last);
         if earlier == NONE {

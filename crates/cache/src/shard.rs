@@ -10,6 +10,7 @@
 pub(crate) mod eviction;
 
 use std::cell::Cell;
+use std::ops::Deref;
 
 use crate::candidates::Candidates;
 use crate::counters::Counters;
@@ -21,9 +22,10 @@ use crate::id::{ContextTag, Key};
 use crate::index::{self, Bucket};
 use crate::interval::{Interval, TICK_MS};
 use crate::layout::{Header, Layout};
+use crate::ledger::Ledger;
 use crate::order::{self, List, Order};
 use crate::region::{Line, Region};
-use crate::return_time::{ReturnTimes, Waits};
+use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
 use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
 use crate::settings::Policy;
@@ -34,18 +36,30 @@ use crate::slots::{Slot, Slots};
 pub const REACHES_BACK_MS: u64 = EPOCH_STEP_TICKS * TICK_MS;
 
 /// A view of one region, of type `R`, as a shard.
-pub(crate) struct Shard<'r, R> {
+pub(crate) struct Shard<'r, R: Region> {
     pub(crate) layout: &'r Layout,
-    pub(crate) hash_key: &'r [u8; 16],
-    return_times: ReturnTimes<&'r Waits>,
+    common: &'r Common<R::Ledger>,
     pub(crate) header: &'r mut Header,
     pub(crate) lists: &'r mut [List],
-    /// The slots that each source has; empty where no source has a share.
-    pub(crate) sources: &'r mut [u32],
     pub(crate) buckets: &'r mut [Bucket],
-    ghosts: &'r mut [GhostSet],
     pub(crate) slots: Slots<'r, R>,
     pub(crate) blocks: &'r mut [u8],
+    /// Ghosts and sources, which hits do not need.
+    others: &'r mut [Line],
+}
+
+/// What all shards of a cache have in common.
+pub(crate) struct Common<L> {
+    pub(crate) hash_key: [u8; 16],
+    pub(crate) ledger: L,
+    pub(crate) clientele: Clientele,
+}
+
+impl<L: Deref<Target = Ledger>> Common<L> {
+    #[inline]
+    pub(crate) fn return_times(&self) -> ReturnTimes<&Waits> {
+        ReturnTimes::over(&self.ledger.waits, self.clientele)
+    }
 }
 
 /// The ticks at which the epoch moves, and by how many: an interval of up to 2³⁰ ticks still fits
@@ -80,29 +94,52 @@ impl<'r, R: Region> Shard<'r, R> {
     pub(crate) fn view(
         region: &'r mut [Line],
         layout: &'r Layout,
-        hash_key: &'r [u8; 16],
-        return_times: ReturnTimes<&'r Waits>,
+        common: &'r Common<R::Ledger>,
         astray: &'r Cell<bool>,
     ) -> Self {
-        let [header, lists, sources, index, ghosts, slots, _] = layout.parts;
-        let (header, region) = region.split_at_mut(header);
+        let [_, lists, index, slots, blocks, ..] = layout.parts;
+        let (header, region) = region.split_at_mut(Layout::HEADER_LINES);
         let (lists, region) = region.split_at_mut(lists);
-        let (sources, region) = region.split_at_mut(sources);
         let (buckets, region) = region.split_at_mut(index);
-        let (ghosts, region) = region.split_at_mut(ghosts);
-        let (slots, blocks) = region.split_at_mut(slots);
+        let (slots, region) = region.split_at_mut(slots);
+        let (blocks, others) = region.split_at_mut(blocks);
         Self {
             layout,
-            hash_key,
-            return_times,
+            common,
             header: one(header),
             lists: bytemuck::cast_slice_mut(lists),
-            sources: bytemuck::cast_slice_mut(sources),
             buckets: bytemuck::cast_slice_mut(buckets),
-            ghosts: bytemuck::cast_slice_mut(ghosts),
             slots: Slots::new(bytemuck::cast_slice_mut(slots), astray),
             blocks: bytemuck::cast_slice_mut(blocks),
+            others,
         }
+    }
+
+    #[inline]
+    fn ghosts(&mut self) -> &mut [GhostSet] {
+        bytemuck::cast_slice_mut(&mut self.others[..self.layout.ghost_sets()])
+    }
+
+    /// Returns the number of slots that each source has: none where no source has a share.
+    pub(crate) fn sources(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.others[self.layout.ghost_sets()..])
+    }
+
+    /// Returns the same, to count in.
+    #[inline]
+    pub(crate) fn sources_mut(&mut self) -> &mut [u32] {
+        bytemuck::cast_slice_mut(&mut self.others[self.layout.ghost_sets()..])
+    }
+
+    #[inline]
+    pub(crate) fn hash_key(&self) -> &'r [u8; 16] {
+        &self.common.hash_key
+    }
+
+    /// Returns what is learned of all shards.
+    #[inline]
+    pub(crate) fn return_times(&self) -> ReturnTimes<&'r Waits> {
+        self.common.return_times()
     }
 
     /// Makes the same view anew, for an operation that is seldom needed and takes its view by value. A view that is lent to a function
@@ -111,15 +148,13 @@ impl<'r, R: Region> Shard<'r, R> {
     pub(crate) fn reborrow(&mut self) -> Shard<'_, R> {
         Shard {
             layout: self.layout,
-            hash_key: self.hash_key,
-            return_times: self.return_times,
+            common: self.common,
             header: self.header,
             lists: self.lists,
-            sources: self.sources,
             buckets: self.buckets,
-            ghosts: self.ghosts,
             slots: self.slots.reborrow(),
             blocks: self.blocks,
+            others: self.others,
         }
     }
 
@@ -278,7 +313,7 @@ impl<'r, R: Region> Shard<'r, R> {
         }
         let Some(slot) = self.find(key) else {
             // A session refused or evicted meanwhile: nobody will ask for it, which says nothing about its client.
-            ghosts::forget(self.ghosts, key.hash);
+            ghosts::forget(self.ghosts(), key.hash);
             return;
         };
         let seen = self.slots[slot].seen;
@@ -304,9 +339,8 @@ impl<'r, R: Region> Shard<'r, R> {
         wipe(self.blocks);
         self.slots.clear();
         self.buckets.fill(Bucket::EMPTY);
-        self.ghosts.fill(bytemuck::Zeroable::zeroed());
+        self.others.fill(Line::ZERO);
         self.lists.fill(List::EMPTY);
-        self.sources.fill(0);
         let Header { counters, emptied, .. } = *self.header;
         let counters = Counters { sessions: 0, ..counters };
         *self.header = Header { counters, emptied, ..Header::new(0, 0) };
@@ -365,9 +399,9 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     #[inline(never)]
-    fn missed(self, now: u32, hash: u64) -> Arrival {
+    fn missed(mut self, now: u32, hash: u64) -> Arrival {
         add(&mut self.header.counters.misses, 1);
-        let Some(ghost) = ghosts::take(self.ghosts, hash, now) else {
+        let Some(ghost) = ghosts::take(self.ghosts(), hash, now) else {
             return Arrival::default();
         };
         add(&mut self.header.counters.wanted_after_eviction, 1);
@@ -390,7 +424,7 @@ impl<'r, R: Region> Shard<'r, R> {
         self.count_prediction(seen, now, expected);
         let age_ticks = now.saturating_sub(from);
         self.learn(expected, age_ticks, true);
-        self.return_times.came(expected, age_ticks);
+        self.return_times().came(expected, age_ticks);
         history.record(now.saturating_sub(seen));
         let expected = self.predict(history, None, expected);
         self.expect(slot, now, expected, history);
@@ -410,7 +444,7 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     fn without_waits(&self, history: History) -> History {
         match self.layout.learns() {
-            true => history.without(|gap| self.return_times.is_wait(gap)),
+            true => history.without(|gap| self.return_times().is_wait(gap)),
             false => history,
         }
     }
@@ -435,7 +469,7 @@ impl<'r, R: Region> Shard<'r, R> {
         };
         let expected = Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise);
         match hint_ms {
-            Some(ms) => self.return_times.with_due(expected, Interval::from_ms(ms)),
+            Some(ms) => self.return_times().with_due(expected, Interval::from_ms(ms)),
             None => expected,
         }
     }
@@ -443,14 +477,12 @@ impl<'r, R: Region> Shard<'r, R> {
     /// Moves a session to the place of a client seen at `now`.
     #[inline(always)]
     fn expect(&mut self, slot: u32, now: u32, expected: Expectation, history: History) {
-        let mut order = self.order();
-        order.leave(slot);
-        let moved = &mut order.slots[slot];
-        moved.seen = now;
-        // An irregular client's place depends on its history.
-        moved.history = history;
-        moved.expect(expected);
-        order.join(slot);
+        self.order().renew(slot, |moved| {
+            moved.seen = now;
+            // An irregular client's place depends on its history.
+            moved.history = history;
+            moved.expect(expected);
+        });
     }
 
     /// Remembers a client whose session is not kept, if it was expected back.
@@ -472,9 +504,9 @@ impl<'r, R: Region> Shard<'r, R> {
         let ghost = Ghost { age_ticks, expected, history };
         let learns = self.layout.learns();
         let Layout { ghosts_a_look, .. } = *self.layout;
-        let return_times = self.return_times;
+        let return_times = self.return_times();
         let lost = ghosts::add(
-            self.ghosts,
+            self.ghosts(),
             hash,
             now,
             &ghost,
@@ -498,9 +530,7 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     pub(crate) fn learn(&self, expected: Expectation, age_ticks: u32, returned: bool) {
         if self.layout.learns() {
-            // A copy, so that the view itself is not lent.
-            let return_times = self.return_times;
-            return_times.record(expected, age_ticks, returned);
+            self.return_times().record(expected, age_ticks, returned);
         }
     }
 
@@ -511,7 +541,9 @@ impl<'r, R: Region> Shard<'r, R> {
 
     #[inline]
     pub(crate) fn expired(&self, slot: u32, now_ms: u64) -> bool {
-        self.slots[slot].expiry_s <= self.second(now_ms)
+        // The same as a comparison of seconds, without a division.
+        let age_ms = now_ms.saturating_sub(self.header.born_ms);
+        u64::from(self.slots[slot].expiry_s) * 1_000 <= age_ms
     }
 
     #[inline]

@@ -114,19 +114,19 @@ impl<R: Region> Shard<'_, R> {
 
     /// Returns the number of slots that a source has.
     fn slots_of(&self, source: Source) -> u32 {
-        self.sources.get(usize::from(source.0)).copied().unwrap_or_default()
+        self.sources().get(usize::from(source.0)).copied().unwrap_or_default()
     }
 
     /// Counts slots that a source takes.
     pub(crate) fn takes(&mut self, source: Source, slots: u32) {
-        if let Some(count) = self.sources.get_mut(usize::from(source.0)) {
+        if let Some(count) = self.sources_mut().get_mut(usize::from(source.0)) {
             *count = count.wrapping_add(slots);
         }
     }
 
     /// Counts slots that a source gives back.
     pub(crate) fn gives_back(&mut self, source: Source, slots: u32) {
-        if let Some(count) = self.sources.get_mut(usize::from(source.0)) {
+        if let Some(count) = self.sources_mut().get_mut(usize::from(source.0)) {
             let left = count.checked_sub(slots);
             *count = left.unwrap_or_default();
             self.slots.expect(left.is_some());

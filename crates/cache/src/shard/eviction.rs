@@ -136,14 +136,15 @@ impl<R: Region> Shard<'_, R> {
     /// Looks for candidates.
     #[inline]
     fn search(&mut self, now: u32) {
-        search(self.header, self.lists, &self.slots, self.return_times, now);
+        let return_times = self.return_times();
+        search(self.header, self.lists, &self.slots, return_times, now);
     }
 
     /// Returns what the place of a client is worth whose interval counts from then.
     #[inline]
     pub(crate) fn worth(&self, expected: Expectation, from: u32, now: u32) -> u64 {
         // A session seen in the future, before the clock stepped back, must be evictable too.
-        self.return_times.worth(expected, now.abs_diff(from))
+        self.return_times().worth(expected, now.abs_diff(from))
     }
 
     fn evict(&mut self, now: u32, slot: u32) {
@@ -153,7 +154,7 @@ impl<R: Region> Shard<'_, R> {
         if !self.slots.expect(length > 0) {
             return;
         }
-        let hash = SessionId::from_padded(id, length).hash_with(self.hash_key);
+        let hash = SessionId::from_padded(id, length).hash_with(self.hash_key());
         self.remember(hash, now, seen, expected, history);
         self.free(slot, hash);
     }
@@ -167,7 +168,7 @@ impl<R: Region> Shard<'_, R> {
             return;
         }
         self.learn(victim.expected(), now.saturating_sub(victim.counts_from()), false);
-        self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key));
+        self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key()));
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) fn keyed_hash(key: &[u8; 16], id: &SessionId) -> u64 {
     let mut padded = [0; SessionId::LONGEST];
     padded[..id.as_bytes().len()].copy_from_slice(id.as_bytes());
     let mut hasher = FoldHasher::with_seed(half(0) ^ half(8).rotate_left(32), &SHARED);
-    hasher.write(&padded);
+    for half in padded.chunks(16) {
+        hasher.write_u128(u128::from_ne_bytes(std::array::from_fn(|byte| half[byte])));
+    }
     hasher.finish()
 }
 
