@@ -14,8 +14,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::hmac;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
+use rustix::fs::{FlockOperation, Mode, OFlags, Uid, fchown, flock, fstat, openat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::error::KeyFileFault;
 use crate::key_file::{fault, file_name, folder};
@@ -60,7 +61,7 @@ impl RingRecord {
             Ok(file) => record.file = Some(record.checked(file)?),
             Err(Errno::NOENT) => {
                 match record.open_file(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
-                    Ok(file) => record.file = Some(file),
+                    Ok(file) => record.file = Some(record.checked(file)?),
                     Err(cause) => record.trouble = Some(record.unwritable(cause)),
                 }
             }
@@ -154,7 +155,18 @@ impl RingRecord {
     fn checked(&self, file: File) -> Result<File, Error> {
         let stat = fstat(&file)
             .map_err(|cause| Error::Unreadable { path: self.path.clone(), cause: cause.into() })?;
-        fault(&stat, self.owner).map_or(Ok(file), |fault| Err(self.bad(fault)))
+        if let Some(fault) = fault(&stat, self.owner) {
+            return Err(self.bad(fault));
+        }
+        // What root makes, or made, must not keep the key's owner from starting an agent. A second name could be that of any
+        // file of root's.
+        let is_to_give = geteuid().is_root() && stat.st_nlink == 1;
+        let owner = self.owner.filter(|owner| is_to_give && stat.st_uid != *owner);
+        if let Some(owner) = owner {
+            fchown(&file, Some(Uid::from_raw(owner)), None)
+                .map_err(|cause| self.unwritable(cause))?;
+        }
+        Ok(file)
     }
 
     fn bad(&self, fault: KeyFileFault) -> Error {

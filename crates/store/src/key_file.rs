@@ -75,6 +75,7 @@ impl KeyFile {
         let directory = folder.descriptor().try_clone_to_owned();
         let new = directory.and_then(|directory| NewFile::within(directory, name, 0o600));
         let new = self.on("make a file beside", new)?;
+        self.on("keep the owner of", folder.give_to_owner(new.file(), Some(name)))?;
         self.on("write", new.file().write_all(page).and_then(|()| new.file().sync_all()))?;
         self.on("replace", new.finish())
     }

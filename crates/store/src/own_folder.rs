@@ -1,10 +1,14 @@
 //! Folders of files that hold secrets.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, fstat};
+use rustix::fs::{AtFlags, Mode, OFlags, Uid, fchown, fstat, statat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::{Error, Objection};
 
@@ -56,5 +60,23 @@ impl OwnFolder {
     /// The user id of its owner.
     pub(crate) fn owner(&self) -> u32 {
         self.owner
+    }
+
+    /// Gives a file that root made to the owner of the one that it replaces, or else of the folder: whose file it is must be
+    /// able to go on reading it.
+    pub(crate) fn give_to_owner(&self, made: &File, replaced: Option<&OsStr>) -> io::Result<()> {
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let there = replaced.map(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
+        let before = there.and_then(Result::ok).map(|file| file.st_uid);
+        // Of other users nothing is read there, either.
+        let owner = before.filter(|uid| *uid == 0).unwrap_or(self.owner);
+        let stat = fstat(made)?;
+        // A second name could be that of any file of root's.
+        if stat.st_uid != owner && stat.st_nlink == 1 {
+            fchown(made, Some(Uid::from_raw(owner)), None)?;
+        }
+        Ok(())
     }
 }

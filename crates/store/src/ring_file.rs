@@ -1,7 +1,7 @@
 //! A ring of ticket keys that has no cache: a file, which the processes of one user share.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl RingFile {
     }
 
     /// Locks the file beside the ring, for as long as the result lives.
-    fn lock(&self) -> Result<OwnedFd, Error> {
+    fn lock(&self) -> Result<File, Error> {
         let refused = |cause: Errno| Error::refused("lock", &self.path, cause);
         let folder = OwnFolder::of(&self.path)?.ok_or_else(|| refused(Errno::NOENT))?;
         let mut name = OsString::from(".");
@@ -89,7 +89,9 @@ impl RingFile {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let lock = openat(folder.descriptor(), &name, flags, Mode::RUSR | Mode::WUSR);
-        let lock = lock.map_err(refused)?;
+        let lock = File::from(lock.map_err(refused)?);
+        let given = folder.give_to_owner(&lock, None);
+        given.map_err(|cause| refused(Errno::from_io_error(&cause).unwrap_or(Errno::IO)))?;
         let objection = Objection::to(&fstat(&lock).map_err(refused)?, &[folder.owner()]);
         if let Some(objection) = objection {
             let path = self.path.with_file_name(name);

@@ -426,6 +426,32 @@ fn reason(news: &News<'_>) -> String {
     }
 }
 
+/// Root may look at the ring before the agent of another user starts.
+#[test]
+fn a_record_that_root_makes_is_the_key_owners() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let folder = Folder::new();
+    let path = folder.join("key");
+    let name = "web".parse().expect("a name");
+    let key = ClusterSecret::create(&path).expect("a key");
+    if chown(&path, Some(1234), None).is_err() {
+        return eprintln!("skipped: a file of another user (needs root)");
+    }
+    let file = folder.join("key.seen");
+    let owner = || std::fs::metadata(&file).expect("there").uid();
+    RingRecord::open(&path, &key, &name).expect("made");
+    assert_eq!(owner(), 1234);
+    // An earlier version left it root's. A file that has another name is left alone.
+    let other = folder.join("other");
+    std::fs::hard_link(&file, &other).expect("linked");
+    chown(&file, Some(0), None).expect("root");
+    RingRecord::open(&path, &key, &name).expect("readable");
+    assert_eq!(owner(), 0);
+    std::fs::remove_file(other).expect("there");
+    RingRecord::open(&path, &key, &name).expect("readable");
+    assert_eq!(owner(), 1234);
+}
+
 /// A new key file begins anew, whatever was recorded under the old one.
 #[test]
 fn a_record_is_its_keys_alone_and_nobody_elses_file() {

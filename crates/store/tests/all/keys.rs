@@ -1,13 +1,13 @@
 //! Ticket keys that several servers follow, in memory and in a file.
 
 use std::fs::{self, File};
-use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rejoin_cache::{Capacity, Settings};
-use rejoin_store::{Error, Objection, SharedKeys, Store};
+use rejoin_store::{Error, Objection, RingFile, SharedKeys, Store};
 use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyId, KeyRing, KeySource, Schedule, TicketEvent};
 
@@ -235,6 +235,28 @@ fn a_file_of_another_user_is_believed_in_that_users_folder_alone() {
     assert!(follow(folder.path(), Some(&path)).is_ok());
     chown(&inner, Some(4321), None).expect("root");
     assert!(follow(folder.path(), Some(&path)).is_err());
+}
+
+/// Root changes the keys of a program that has a user of its own.
+#[test]
+fn what_root_writes_stays_the_users() {
+    let folder = crate::folder();
+    let inner = inner(&folder);
+    let path = inner.join("ring");
+    if chown(&inner, Some(1234), None).is_err() {
+        return eprintln!("skipped: a folder of another user (needs root)");
+    }
+    let owner = |name: &str| fs::metadata(inner.join(name)).expect("there").uid();
+    let ring = RingFile::new(&path, None);
+    ring.look(NOW_S).expect("made");
+    for rotated in 0..2 {
+        assert_eq!([owner("ring"), owner(".ring.lock")], [1234; 2], "rotated {rotated} times");
+        ring.rotate(NOW_S).expect("another key");
+    }
+    // What is root's stays root's.
+    chown(&path, Some(0), None).expect("root");
+    ring.rotate(NOW_S).expect("another key");
+    assert_eq!(owner("ring"), 0);
 }
 
 #[test]
