@@ -9,9 +9,10 @@ mod lately;
 mod reporter;
 
 use std::future::Future;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::Settings as CacheSettings;
 use rejoin_store::{Letter, Mailbox, Store};
@@ -27,6 +28,7 @@ use crate::{
 };
 use abroad::Abroad;
 use carrier::Carrier;
+use lately::Lately;
 use reporter::Reporter;
 
 /// The agent of one machine.
@@ -188,6 +190,7 @@ impl Agent {
             store: Arc::clone(&self.store),
             sessions: Sessions::of_cluster(own, &self.settings, secret, &ring)?,
             abroad,
+            removed: Lately::new(Instant::now()),
             health: Arc::clone(&self.health),
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
@@ -195,6 +198,7 @@ impl Agent {
         let reporter = Reporter::new(&self.settings, secret, &self.store, &self.health)?;
         let carry = side_by_side(letters, Self::MOST_AT_ONCE, |letter| {
             let carrier = Arc::clone(&carrier);
+            carrier.note(&letter);
             async move { carrier.carry(letter).await }
         });
         tokio::select! {
@@ -275,10 +279,15 @@ impl Agent {
     async fn keep_house(&self, sessions: &Sessions) {
         let mut turn = interval(Self::HOUSEKEEPING_EVERY);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for shard in (0..self.settings.bounds().shards).cycle() {
+        let shards = self.settings.bounds().shards;
+        // Sessions in shards beyond those are of a time with more of them.
+        let mut further = (shards..Sessions::MOST_SHARDS).cycle();
+        for shard in (0..shards).cycle() {
             turn.tick().await;
             let (overdue_for_ms, most) = (Self::OVERDUE_FOR_MS, Self::MOST_EVICTED);
-            let _ = sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
+            for shard in iter::once(shard).chain(further.next()) {
+                let _ = sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
+            }
         }
     }
 }

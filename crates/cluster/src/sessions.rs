@@ -406,10 +406,10 @@ impl Sessions {
     }
 
     /// Removes up to `most` sessions of a shard that have expired, or have been overdue for this long. Returns the
-    /// number removed.
+    /// number removed. The shard may be one of a time with more shards.
     ///
     /// # Errors
-    /// Those of Valkey.
+    /// Those of Valkey, and [`Error::OutOfRange`].
     pub async fn evict(
         &self,
         now_ms: u64,
@@ -417,7 +417,8 @@ impl Sessions {
         shard: u16,
         most: u32,
     ) -> Result<u32, Error> {
-        let shard = self.shard(shard)?;
+        bounds::in_range("shard", shard.into(), 0, u64::from(Self::MOST_SHARDS) - 1)?;
+        let shard = self.addresses.any_shard(shard);
         let mut evict = self.scripts.evict.prepare_invoke();
         evict.key(&shard.order).key(&shard.values).key(&shard.counts);
         let overdue_before = self.overdue_before(now_ms.saturating_sub(overdue_for_ms));
@@ -442,9 +443,10 @@ impl Sessions {
         counts
             .arg(&shard.counts)
             .arg(&["bytes", "stored", "overdue", "latest", "expired", "refused", "rejected"]);
-        let counts: [Option<u64>; 7] = counts.query_async(&mut link).await?;
+        // Whoever writes to Valkey, or an eviction by Valkey itself, can make them anything.
+        let counts: [Option<Vec<u8>>; 7] = counts.query_async(&mut link).await?;
         let [bytes, stored, overdue, latest, expired, refused, rejected] =
-            counts.map(Option::unwrap_or_default);
+            counts.map(|count| count.map_or(0, |text| number(&text)));
         Ok(Counts { sessions, bytes, stored, overdue, latest, expired, refused, rejected })
     }
 
@@ -507,16 +509,24 @@ impl Sessions {
     }
 }
 
+/// Returns a count; zero if it is none, or below zero.
+fn number(text: &[u8]) -> u64 {
+    str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        self.sessions += other.sessions;
-        self.bytes += other.bytes;
-        self.stored += other.stored;
-        self.overdue += other.overdue;
-        self.latest += other.latest;
-        self.expired += other.expired;
-        self.refused += other.refused;
-        self.rejected += other.rejected;
+        let counts = [
+            (&mut self.sessions, other.sessions),
+            (&mut self.bytes, other.bytes),
+            (&mut self.stored, other.stored),
+            (&mut self.overdue, other.overdue),
+            (&mut self.latest, other.latest),
+            (&mut self.expired, other.expired),
+            (&mut self.refused, other.refused),
+            (&mut self.rejected, other.rejected),
+        ];
+        counts.into_iter().for_each(|(count, more)| *count = count.saturating_add(more));
     }
 }
 

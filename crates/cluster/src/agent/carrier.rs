@@ -1,7 +1,7 @@
 //! Carries sessions between the machine's cache and the Valkey of its site.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_cache::{
     ContextTag, History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings,
@@ -11,6 +11,7 @@ use rejoin_tickets::KeyRing;
 use tokio::time::timeout;
 
 use super::abroad::Abroad;
+use super::lately::Lately;
 use super::{mailbox, unix_ms};
 use crate::health::{Fetched, Health, Sent};
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
@@ -21,6 +22,8 @@ pub(super) struct Carrier {
     pub(super) store: Arc<Store>,
     pub(super) sessions: Sessions,
     pub(super) abroad: Abroad,
+    /// The sessions that servers of this machine removed lately.
+    pub(super) removed: Lately,
     pub(super) health: Arc<Health>,
     pub(super) deadline: Duration,
     /// The prediction settings of the machine's cache.
@@ -28,6 +31,15 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
+    /// Notes what a letter says of a session. Must be called in the order of the letters, which are handled side by side.
+    pub(super) fn note(&self, letter: &Letter) {
+        match letter.says {
+            Says::Removed => self.removed.note(&letter.id, Instant::now()),
+            Says::Stored => self.removed.forget(&letter.id),
+            Says::Seen | Says::Retired | Says::Wanted(_) | Says::Taken(_) => {}
+        }
+    }
+
     /// Handles a letter. If Valkey fails, its session is lost.
     pub(super) async fn carry(&self, letter: Letter) {
         match letter.says {
@@ -58,6 +70,9 @@ impl Carrier {
     async fn store_remotely(&self, letter: &Letter) -> Result<(), Error> {
         let mut value = SecretBytes::default();
         let Letter { id, context, .. } = letter;
+        if self.removed.has(id, Instant::now()) {
+            return Ok(());
+        }
         // The session may be gone by now.
         let Some(kept) = self.store.cache().look(now_ms(), id, *context, &mut value) else {
             return Ok(());
@@ -70,7 +85,12 @@ impl Carrier {
             past: past(&kept),
             returns_ms: kept.returns_ms.map_or(NEVER_MS, unix_of),
         };
-        self.sent(self.sessions.put(unix_ms(), &entry).await)
+        self.sent(self.sessions.put(unix_ms(), &entry).await)?;
+        // Its removal may have come to Valkey first.
+        if self.removed.has(id, Instant::now()) {
+            self.sessions.remove(id).await?;
+        }
+        Ok(())
     }
 
     fn sent(&self, put: Result<Put, Error>) -> Result<(), Error> {

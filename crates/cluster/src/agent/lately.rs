@@ -1,4 +1,4 @@
-//! A bounded memory of the session ids that were asked for lately.
+//! A bounded memory of session ids, for a few seconds.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,6 +29,15 @@ impl Lately {
         let (place, mark) = self.place(id);
         let until_s = self.seconds(now).wrapping_add(Self::KNOWN_FOR_S);
         place.store(mark << Self::SECONDS_BITS | until_s & Self::seconds_mask(), Relaxed);
+    }
+
+    pub(super) fn forget(&self, id: &SessionId) {
+        let (place, mark) = self.place(id);
+        let noted = place.load(Relaxed);
+        if noted >> Self::SECONDS_BITS == mark {
+            // Another id may have come into its place meanwhile.
+            let _ = place.compare_exchange(noted, 0, Relaxed, Relaxed);
+        }
     }
 
     pub(super) fn has(&self, id: &SessionId, now: Instant) -> bool {
@@ -70,6 +79,11 @@ mod tests {
             lately.note(&id(7), at(0));
             assert!(lately.has(&id(7), at(0)) && lately.has(&id(7), at(9)));
             assert!(!lately.has(&id(7), at(10)) && !lately.has(&id(8), at(0)));
+            lately.note(&id(7), at(20));
+            lately.forget(&id(8));
+            assert!(lately.has(&id(7), at(20)));
+            lately.forget(&id(7));
+            assert!(!lately.has(&id(7), at(20)));
         }
     }
 

@@ -15,6 +15,7 @@ const MEMBER_BYTES: usize = 16;
 pub(super) type Member = [u8; MEMBER_BYTES];
 
 pub(super) struct Addresses {
+    name: Box<str>,
     hash_keys: RwLock<HashKeys>,
     shards: Box<[Shard]>,
 }
@@ -40,15 +41,10 @@ pub(super) struct Address<'a> {
 
 impl Addresses {
     pub(super) fn new(name: &str, hash_key: &[u8; 32], shards: u16) -> Self {
-        let shard = |number| Shard {
-            order: format!("rejoin:{{{name}.{number}}}:order"),
-            values: format!("rejoin:{{{name}.{number}}}:values"),
-            counts: format!("rejoin:{{{name}.{number}}}:counts"),
-            taken: format!("rejoin:{{{name}.{number}}}:taken"),
-        };
         Self {
+            name: name.into(),
             hash_keys: RwLock::new(HashKeys::new(hash_key, None)),
-            shards: (0..shards).map(shard).collect(),
+            shards: (0..shards).map(|number| Shard::new(name, number)).collect(),
         }
     }
 
@@ -81,6 +77,22 @@ impl Addresses {
 
     pub(super) fn shard(&self, number: u16) -> Option<&Shard> {
         self.shards.get(usize::from(number))
+    }
+
+    /// Returns a shard of a time with more shards, too.
+    pub(super) fn any_shard(&self, number: u16) -> Shard {
+        Shard::new(&self.name, number)
+    }
+}
+
+impl Shard {
+    fn new(name: &str, number: u16) -> Self {
+        Self {
+            order: format!("rejoin:{{{name}.{number}}}:order"),
+            values: format!("rejoin:{{{name}.{number}}}:values"),
+            counts: format!("rejoin:{{{name}.{number}}}:counts"),
+            taken: format!("rejoin:{{{name}.{number}}}:taken"),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Bounds {
     }
 }
 
-fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+pub(super) fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

@@ -231,6 +231,30 @@ fn a_session_that_finds_no_place_is_put_back() {
     assert!(!one.takes(7, CONTEXT), "it is had once");
 }
 
+/// Letters are handled side by side. A script that Valkey has lost is sent a second time, and is late then.
+#[test]
+fn a_session_that_was_removed_does_not_come_back() {
+    let valkey = Valkey::start(&[]);
+    let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
+    for round in 0..40 {
+        for number in 0..20 {
+            valkey.say("SCRIPT FLUSH");
+            one.insert(number);
+            // The agent sends the session, or finds that it is gone.
+            thread::sleep(Duration::from_micros(20 * round));
+            assert!(one.server.remove(&id(number)));
+        }
+        thread::sleep(Duration::from_millis(50));
+        let back: Vec<u8> = (0..20).filter(|number| other.gets(*number)).collect();
+        assert_eq!(back, []);
+    }
+    // The same id may be stored again.
+    let before = one.health.read().stored;
+    one.insert(1);
+    wait_until("a session sent", || one.health.read().stored > before);
+    wait_until("another machine gets it", || other.gets(1));
+}
+
 #[test]
 fn whoever_has_a_newer_session_is_not_expected_for_the_older_one() {
     let valkey = Valkey::start(&[]);

@@ -118,7 +118,8 @@ async fn each_operation_does_what_it_says(link: Link) {
         gone += sessions.evict(NOW_MS + 62_001, 0, shard, 1_000).await.expect("an answer");
     }
     assert_eq!(gone, 98);
-    assert!(matches!(sessions.evict(NOW_MS, 0, 16, 1).await, Err(Error::OutOfRange { .. })));
+    let beyond = sessions.evict(NOW_MS, 0, Sessions::MOST_SHARDS, 1).await;
+    assert!(matches!(beyond, Err(Error::OutOfRange { .. })));
 }
 
 async fn scripts_flushed_are_mended(link: Link, nodes: &[Valkey]) {
@@ -237,6 +238,34 @@ async fn those_overdue_or_over_are_removed_a_few_at_a_time() {
     let counts = sessions.counts(0).await.expect("counts");
     assert_eq!((counts.sessions, counts.overdue, counts.expired), (7, 3, 10));
     assert_eq!(counts.bytes, 7 * (HELD_BYTES + ENTRY_OVERHEAD_BYTES));
+}
+
+#[tokio::test]
+async fn shards_that_are_no_longer_used_are_emptied_too() {
+    let valkey = Valkey::start(&[]);
+    let many = sessions(link(&valkey).await, ROOMY);
+    for number in 0..50 {
+        put(&many, number, NOW_MS + number).await.expect("room");
+    }
+    let few = one_shard(link(&valkey).await, 100);
+    let mut gone = 0;
+    for shard in 0..ROOMY.shards {
+        gone += few.evict(NOW_MS + 60_000, 0, shard, 100).await.expect("an answer");
+    }
+    assert_eq!((gone, many.total().await.expect("counts").sessions), (50, 0));
+}
+
+#[tokio::test]
+async fn counts_that_are_none_count_as_zero() {
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 100);
+    put(&sessions, 1, NOW_MS).await.expect("room");
+    for (text, bytes) in [("-295", 0), ("many", 0), ("18446744073709551615", u64::MAX), ("7", 7)] {
+        assert_ne!(valkey.say(&format!("HSET rejoin:{{shop.0}}:counts bytes {text}")), "");
+        let mut total = sessions.total().await.expect("counts");
+        total += total;
+        assert_eq!((total.sessions, total.bytes), (2, bytes.saturating_mul(2)), "{text}");
+    }
 }
 
 #[tokio::test]
