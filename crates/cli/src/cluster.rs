@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rejoin_cluster::{
-    Agent, ClusterKeys, ClusterSecret, KeyFile, Link, News, RekeyStep, RingRecord, Settings, Sites,
+    Agent, ClusterKeys, ClusterSecret, Error, KeyFile, Link, News, RekeyStep, RingRecord, Settings,
+    Sites,
 };
 use rejoin_tickets::Schedule;
 
@@ -188,6 +189,13 @@ fn carry(
             settings.user.as_deref().unwrap_or("USER"),
             settings.acl_rules()
         )),
+        News::ClocksApart(Some(ahead_s)) => terminal::complain(&format!(
+            "cluster {name}: {}; no key is made here, and no session is removed for its age",
+            Error::ClocksApart { ahead_s }
+        )),
+        News::ClocksApart(None) => {
+            terminal::print(&format!("cluster {name}: the clock is right again"));
+        }
         News::Unrecorded(error) => complain_of_record(error),
         News::Unseen(error) => terminal::complain(&format!("cluster {name}: {error}")),
         News::Rekeyed(secret) => terminal::print(&format!(
@@ -249,7 +257,7 @@ pub(crate) async fn link_to_look(sites: &Sites) -> anyhow::Result<Link> {
     }
 }
 
-pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
+pub(crate) fn complain_of_record(error: &Error) {
     terminal::complain(&format!(
         "{error}: after a restart of this machine, an older ring of ticket keys will not be recognised"
     ));

@@ -57,6 +57,9 @@ pub enum News<'a> {
     HomeCut(&'a SiteName, &'a Error),
     /// Valkey denies a command or a key to the agent's user: its rules are not those of [`Settings::acl_rules`]. Told once.
     Denied(&'a Error),
+    /// This machine's clock is so far from Valkey's, in seconds, that no key is made here and no session is removed for its
+    /// age; negative if it is behind. `None`: no longer. Told when it begins and ends.
+    ClocksApart(Option<i64>),
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
@@ -222,7 +225,7 @@ impl Agent {
         let mut keys = SiteKeys::new(keys, links);
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut to_adopt) = (ToldOfAll::default(), None);
+        let (mut told, mut to_adopt, mut were_apart) = (ToldOfAll::default(), None, false);
         loop {
             look.tick().await;
             match key_file.renew() {
@@ -240,6 +243,11 @@ impl Agent {
             let followed = keys.follow(unix_ms() / 1_000).await;
             keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
             self.note(&followed, &carrier.sessions);
+            let apart_s = keys.keys().clock_apart_s();
+            carrier.sessions.set_doubts_clock(apart_s.is_some());
+            if apart_s.is_some() != std::mem::replace(&mut were_apart, apart_s.is_some()) {
+                tell(News::ClocksApart(apart_s));
+            }
             self.health.note_misses(carrier.sessions.misses());
             if !self.store.facts().is_named {
                 return Err(Error::CacheRemoved { name: self.store.name().clone() });

@@ -161,6 +161,17 @@ pub enum Error {
         key: String,
     },
 
+    /// This machine's clock and Valkey's are too far apart for a key to be made.
+    #[error(
+        "this machine's clock is {} s {} Valkey's: set the wrong one, because keys are made by them",
+        ahead_s.unsigned_abs(),
+        if *ahead_s < 0 { "behind" } else { "ahead of" }
+    )]
+    ClocksApart {
+        /// The seconds by which it is ahead; negative if it is behind.
+        ahead_s: i64,
+    },
+
     /// The ring of ticket keys in Valkey differs from the last one seen, and is not newer. The last one seen
     /// stays in use, and replaces it.
     #[error(

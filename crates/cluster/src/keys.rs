@@ -9,6 +9,10 @@
 //! - A server that finds no ring, or an older one than it has seen, writes its own ring with the next version.
 //!   If several servers do, one succeeds, and any server that knows a later version writes again: in the end
 //!   the newest ring that any of them knows is in place. No server adds a key until all have read the ring.
+//! - A server that has seen a ring and lost it, as its machine restarted, begins a new one only after half a minute in which
+//!   nobody put that back.
+//! - A server whose clock differs from Valkey's by more than servers' clocks may makes no key: the others would take it for
+//!   one of another day, and wipe theirs.
 //! - Rings are never merged: a key that is missing in one of two rings may have been revoked. A key can be lost only
 //!   if none of the servers that have seen it read the ring within half a minute after it was restored.
 //!
@@ -30,7 +34,7 @@ use std::time::{Duration, Instant};
 use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, SECRET_BYTES, Schedule};
 use zeroize::Zeroizing;
 
-use crate::ring_place::{Change, Found, Known, Replicas, RingPlace, Token};
+use crate::ring_place::{Change, Found, Known, Lease, Replicas, RingPlace, Token};
 use crate::ring_record::RingRecord;
 use crate::wrapping_key::{KeyName, fill_at_random};
 use crate::{ClusterName, ClusterSecret, Error, Link};
@@ -57,6 +61,12 @@ pub struct ClusterKeys {
     /// True if the ring was accepted although an earlier process had seen a newer one: copies may be newer, too.
     accepted: bool,
     refused: u64,
+    /// The most seconds by which the clock may differ from Valkey's.
+    most_apart_s: u64,
+    /// The seconds by which it is ahead; negative if it is behind.
+    clock_ahead_s: i64,
+    /// The time since which Valkey has no ring, although one was seen.
+    waits_since: Option<Instant>,
 }
 
 impl ClusterKeys {
@@ -70,6 +80,8 @@ impl ClusterKeys {
     /// The attempts to change the ring. Of two servers that change it at once, one has to try again.
     const MOST_ATTEMPTS: u32 = 20;
     const ATTEMPT_AFTER: Duration = Duration::from_millis(50);
+    /// The time for which a machine that has lost its ring waits for one that still has it.
+    pub(crate) const WAITS_FOR_RING: Duration = Duration::from_secs(30);
     /// The longest wait for replicas, which say once a second what they have.
     const REPLICATED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -101,7 +113,24 @@ impl ClusterKeys {
             accepts_older: false,
             accepted: false,
             refused: 0,
+            most_apart_s: CLOCKS_APART_S,
+            clock_ahead_s: 0,
+            waits_since: None,
         })
+    }
+
+    /// Makes keys even if Valkey has another time: for simulations, whose time is not that of a clock.
+    #[must_use]
+    pub fn trusting_clock(mut self) -> Self {
+        // Lua computes with doubles.
+        self.most_apart_s = 1 << 50;
+        self
+    }
+
+    /// Returns the seconds by which this machine's clock is ahead of Valkey's, or behind if that is negative, where it is so
+    /// far off that this server makes no key.
+    pub fn clock_apart_s(&self) -> Option<i64> {
+        Some(self.clock_ahead_s).filter(|ahead_s| ahead_s.unsigned_abs() > self.most_apart_s)
     }
 
     /// Keeps [`Self::follow`] from creating keys: for showing them, and for [`Self::rotate`].
@@ -164,11 +193,15 @@ impl ClusterKeys {
     /// Creates a key, whose turn begins after the schedule's lead.
     ///
     /// # Errors
-    /// [`Error::Busy`], those of [`Self::follow`], and an error if the ring has [`Self::MOST_KEYS_BY_HAND`].
+    /// [`Error::Busy`], [`Error::ClocksApart`], those of [`Self::follow`], and an error if the ring has
+    /// [`Self::MOST_KEYS_BY_HAND`].
     pub async fn rotate(&mut self, link: &mut Link, now_s: u64) -> Result<KeyId, Error> {
         let token = Token::new()?;
         for _ in 0..Self::MOST_ATTEMPTS {
             self.look(link, now_s).await?;
+            if let Some(ahead_s) = self.clock_apart_s() {
+                return Err(Error::ClocksApart { ahead_s });
+            }
             if let Some(mut ring) = self.ring().cloned() {
                 ring.remove_expired(now_s);
                 if ring.list(now_s).count() >= Self::MOST_KEYS_BY_HAND {
@@ -292,15 +325,31 @@ impl ClusterKeys {
         self.accepted = false;
     }
 
+    /// Returns true if no ring is known, although one was seen: whoever has it puts it back, and a new one would take its
+    /// place.
+    fn waits_for_ring(&mut self) -> bool {
+        if self.newest().is_some() || self.version() == 0 {
+            self.waits_since = None;
+            return false;
+        }
+        self.waits_since.get_or_insert_with(Instant::now).elapsed() < Self::WAITS_FOR_RING
+    }
+
     async fn look(&mut self, link: &mut Link, now_s: u64) -> Result<(), Error> {
-        let may_make = self.makes_keys && (self.may_begin || self.newest().is_some());
+        let may_begin = self.may_begin && !self.waits_for_ring();
+        let may_make = self.makes_keys && (may_begin || self.newest().is_some());
         let due = may_make && self.ring().is_none_or(|ring| ring.due(now_s));
         let token = if due { Some(Token::new()?) } else { None };
-        let found = self.place.read(link, self.known.as_ref(), token.as_ref()).await;
+        let most_apart_s = self.most_apart_s;
+        let lease = token.as_ref().map(|token| Lease { token, now_s, most_apart_s });
+        let found = self.place.read(link, self.known.as_ref(), lease).await;
         if let Err(Error::Unopened { .. }) = found {
             self.refused += 1;
         }
-        match (found?, token) {
+        let (found, valkeys_s) = found?;
+        self.clock_ahead_s =
+            now_s.saturating_sub(valkeys_s) as i64 - valkeys_s.saturating_sub(now_s) as i64;
+        match (found, token) {
             (Found::Same { leased: true }, Some(token)) => {
                 self.make_due_key(link, &token, now_s).await?;
             }

@@ -66,6 +66,15 @@ pub(crate) enum Change<'t> {
     PutBack,
 }
 
+/// A request for the lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lease<'t> {
+    pub(crate) token: &'t Token,
+    /// The time by this machine's clock, and the most that Valkey's may differ from it.
+    pub(crate) now_s: u64,
+    pub(crate) most_apart_s: u64,
+}
+
 /// The random token of a lease's holder.
 #[derive(Debug)]
 pub(crate) struct Token([u8; 16]);
@@ -101,23 +110,27 @@ impl RingPlace {
         self.last == Some(known.key)
     }
 
-    /// Reads the ring. With a token, also requests the lease.
+    /// Reads the ring, and Valkey's time in seconds. May also request the lease.
     pub(crate) async fn read(
         &self,
         link: &mut Link,
         known: Option<&Known>,
-        token: Option<&Token>,
-    ) -> Result<Found, Error> {
+        lease: Option<Lease<'_>>,
+    ) -> Result<(Found, u64), Error> {
         let (version, nonce) = identity(known);
-        let token = token.map_or(&[][..], |token| &token.0);
+        let (token, now_s, apart_s) = lease
+            .map_or((&[][..], 0, 0), |lease| (&lease.token.0[..], lease.now_s, lease.most_apart_s));
         let mut read = self.read.prepare_invoke();
         read.key(&self.ring).key(&self.lease).arg(version).arg(nonce).arg(token).arg(LEASE_MS);
-        let found: (Vec<u8>, Option<Vec<u8>>, bool) = read.invoke_async(link).await?;
-        match found {
-            (_, None, leased) => Ok(Found::Same { leased }),
-            (version, Some(page), _) if version == b"0" && page.is_empty() => Ok(Found::Nothing),
-            (version, Some(page), _) => self.open(&version, &page).map(Found::Other),
-        }
+        read.arg(now_s).arg(apart_s);
+        let found: (Vec<u8>, Option<Vec<u8>>, bool, u64) = read.invoke_async(link).await?;
+        let (version, page, leased, now_s) = found;
+        let found = match page {
+            None => Found::Same { leased },
+            Some(page) if version == b"0" && page.is_empty() => Found::Nothing,
+            Some(page) => Found::Other(self.open(&version, &page)?),
+        };
+        Ok((found, now_s))
     }
 
     /// Replaces the `known` ring by this one, with the given version. `None`: a different ring is there, or another

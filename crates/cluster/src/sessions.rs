@@ -38,7 +38,7 @@ mod score;
 mod scripts;
 mod value;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, iter, mem};
 
@@ -67,6 +67,8 @@ pub struct Sessions {
     misses: misses::Counters,
     /// The number of rejected values that the cluster's counter includes already.
     reported: AtomicU64,
+    /// True if this machine's clock is not to be trusted.
+    doubts_clock: AtomicBool,
 }
 
 /// The answer of `put.lua` where the session was taken.
@@ -186,6 +188,7 @@ impl Sessions {
             scripts: Scripts::new(),
             keys: RwLock::new(Arc::new(Keys::new(ring))),
             masters: Masters::default(),
+            doubts_clock: AtomicBool::new(false),
             misses: misses::Counters::default(),
             reported: AtomicU64::new(0),
         })
@@ -311,7 +314,8 @@ impl Sessions {
             if let Some(value) = value {
                 let found = self.open(&self.keys(), now_ms, id, &value);
                 // An expired session stays: it may not have expired by another machine's clock.
-                if let Err(Miss::KeyOver | Miss::Altered) = found {
+                let is_over = || matches!(found, Err(Miss::KeyOver)) && !self.doubts_clock();
+                if matches!(found, Err(Miss::Altered)) || is_over() {
                     self.discard(&address, &value).await?;
                 }
                 return Ok(found.ok());
@@ -406,7 +410,7 @@ impl Sessions {
     }
 
     /// Removes up to `most` sessions of a shard that have expired, or have been overdue for this long. Returns the
-    /// number removed. The shard may be one of a time with more shards.
+    /// number removed: none if this machine's clock is not to be trusted. The shard may be one of a time with more shards.
     ///
     /// # Errors
     /// Those of Valkey, and [`Error::OutOfRange`].
@@ -418,6 +422,9 @@ impl Sessions {
         most: u32,
     ) -> Result<u32, Error> {
         bounds::in_range("shard", shard.into(), 0, u64::from(Self::MOST_SHARDS) - 1)?;
+        if self.doubts_clock() {
+            return Ok(0);
+        }
         let shard = self.addresses.any_shard(shard);
         let mut evict = self.scripts.evict.prepare_invoke();
         evict.key(&shard.order).key(&shard.values).key(&shard.counts);
@@ -482,6 +489,15 @@ impl Sessions {
             self.reported.fetch_add(new, Relaxed);
         }
         Ok(())
+    }
+
+    /// Removes no session for its age, or for that of its key, as long as this machine's clock is not to be trusted.
+    pub(crate) fn set_doubts_clock(&self, doubts: bool) {
+        self.doubts_clock.store(doubts, Relaxed);
+    }
+
+    fn doubts_clock(&self) -> bool {
+        self.doubts_clock.load(Relaxed)
     }
 
     /// Returns the bounds.

@@ -64,9 +64,6 @@ struct RingCopy {
 impl SiteKeys {
     /// The time after which Valkey counts as unreachable.
     const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-    /// The time for which a machine without a ring waits for sites that may have a copy.
-    const WAITS_FOR_COPIES: Duration = Duration::from_secs(30);
-
     /// The ring that these keys follow in the home.
     pub fn new(keys: ClusterKeys, links: &SiteLinks) -> Self {
         let copy = || RingCopy { link: links.own().clone(), held: None };
@@ -131,12 +128,12 @@ impl SiteKeys {
         let (mut newest, mut all_answered) = (None, true);
         while let Some(joined) = asked.join_next().await {
             match joined.map(|(read, _)| read) {
-                Ok(Ok(Found::Other(copy))) => newest = self.keys.adopt(&copy).or(newest),
-                Ok(Ok(Found::Same { .. } | Found::Nothing)) => {}
+                Ok(Ok((Found::Other(copy), _))) => newest = self.keys.adopt(&copy).or(newest),
+                Ok(Ok((Found::Same { .. } | Found::Nothing, _))) => {}
                 Ok(Err(_)) | Err(_) => all_answered = false,
             }
         }
-        let is_long_enough = self.began.elapsed() >= Self::WAITS_FOR_COPIES;
+        let is_long_enough = self.began.elapsed() >= ClusterKeys::WAITS_FOR_RING;
         self.keys.let_begin(all_answered || is_long_enough);
         newest
     }
@@ -144,7 +141,8 @@ impl SiteKeys {
 
 impl RingCopy {
     async fn read(&mut self, place: &RingPlace) -> Result<(), Error> {
-        match place.read(&mut self.link, self.held.as_ref(), None).await? {
+        let (found, _) = place.read(&mut self.link, self.held.as_ref(), None).await?;
+        match found {
             Found::Same { .. } => {}
             Found::Nothing => self.held = None,
             Found::Other(there) => self.held = Some(there),

@@ -177,12 +177,12 @@ impl Valkey {
         if words.first().is_some_and(|word| word == b"INFO") {
             return (bulk(b"role:master\r\n"), false);
         }
-        // Scripts are known by the numbers of their keys and arguments.
+        // Scripts are known by the numbers of their keys and arguments, and a ring by its length.
         let (mut is_ring, mut is_take) = (false, false);
         match words {
             [_, _, _, _, _, _, _, _, value, _, _, _, _, _, _] => self.session.clone_from(value),
             [_, _, keys, _, _, _, _, _, ..] if keys == b"4" => is_take = true,
-            [_, _, _, _, _, _, _, version, page, _, _] => {
+            [_, _, _, _, _, _, _, version, page, _, _] if page.len() > 100 => {
                 let version = String::from_utf8_lossy(version).parse().expect("a number");
                 self.rings.push((version, page.clone()));
                 is_ring = true;
@@ -215,7 +215,8 @@ impl Valkey {
                 let version = version.wrapping_add(u64::from(*later)).to_string();
                 let page = page.map_or_else(|| NIL.to_vec(), |page| bulk(&changed(page, changes)));
                 let leased = integer((*leased).into());
-                [b"*3\r\n", &bulk(version.as_bytes())[..], &page, &leased].concat()
+                let now_s = bulk((NOW_MS / 1_000).to_string().as_bytes());
+                [b"*4\r\n", &bulk(version.as_bytes())[..], &page, &leased, &now_s].concat()
             }
             Some(Answer::Any(bytes)) => return (bytes.clone(), true),
         };
@@ -285,5 +286,7 @@ fn ring() -> KeyRing {
 fn keys() -> ClusterKeys {
     let folder = Folder::below(Path::new(Store::FOLDER));
     let key = ClusterSecret::create(&folder.path().join("cluster.key")).expect("a new file");
-    ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("the usual schedule")
+    ClusterKeys::new("shop".parse().expect("a name"), &key, None)
+        .expect("the usual schedule")
+        .trusting_clock()
 }

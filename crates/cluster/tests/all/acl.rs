@@ -42,7 +42,9 @@ async fn link(nodes: &[&Valkey], clustered: bool) -> Link {
 async fn use_ring(link: &mut Link, folder: &Folder) {
     let now_s = NOW_MS / 1_000;
     let key = ClusterSecret::create(&folder.join("key")).expect("a key");
-    let mut keys = ClusterKeys::new(NAME.parse().expect("a name"), &key, None).expect("a lead");
+    let mut keys = ClusterKeys::new(NAME.parse().expect("a name"), &key, None)
+        .expect("a lead")
+        .trusting_clock();
     keys.follow(link, now_s).await.expect("the first");
     let read = redis::cmd("HMGET").arg(RING).arg("version").arg("page").to_owned();
     let (version, page): (u64, Vec<u8>) = read.query_async(link).await.expect("a ring");

@@ -34,7 +34,9 @@ impl Cluster {
     }
 
     async fn server_of(&self, name: &str, key: &ClusterSecret, by: Option<Schedule>) -> Server {
-        let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
+        let keys = ClusterKeys::new(name.parse().expect("a name"), key, by)
+            .expect("a lead")
+            .trusting_clock();
         Server { keys, link: link(&self.valkey).await }
     }
 }
@@ -97,6 +99,38 @@ async fn of_two_at_once_one_makes_the_key() {
         assert_eq!(a.known(), b.known());
         now_s += 12 * HOUR_S;
     }
+}
+
+/// A key of another day makes the other servers wipe theirs.
+#[tokio::test]
+async fn a_server_with_a_wrong_clock_makes_no_key() {
+    let cluster = Cluster::new().await;
+    let server = async || {
+        let name = "shop".parse().expect("a name");
+        let keys = ClusterKeys::new(name, &cluster.key, None).expect("a lead");
+        Server { keys, link: link(&cluster.valkey).await }
+    };
+    let (mut right, mut wrong) = (server().await, server().await);
+    let now_s = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    for apart_s in [30 * HOUR_S as i64, -30 * HOUR_S as i64, 150, -150] {
+        let theirs_s = now_s.saturating_add_signed(apart_s);
+        assert!(wrong.follow(theirs_s).await.expect("an answer").is_none(), "it begins none");
+        let told = wrong.keys.clock_apart_s().expect("apart");
+        assert!((apart_s - 5..=apart_s + 5).contains(&told), "{told}");
+    }
+    right.follow(now_s).await.expect("an answer").expect("a ring");
+    let made = get(&mut right.link).await;
+    for apart_s in [30 * HOUR_S as i64, -30 * HOUR_S as i64] {
+        let theirs_s = now_s.saturating_add_signed(apart_s);
+        wrong.follow(theirs_s).await.expect("an answer");
+        wrong.follow(theirs_s).await.expect("an answer");
+        let refused = wrong.rotate(theirs_s).await;
+        assert!(matches!(refused, Err(Error::ClocksApart { .. })), "{refused:?}");
+    }
+    assert_eq!(get(&mut right.link).await, made);
+    assert_eq!(wrong.known(), right.known());
+    wrong.rotate(now_s + 100).await.expect("its clock is right again");
+    assert_eq!(wrong.keys.clock_apart_s(), None);
 }
 
 #[tokio::test]
@@ -312,7 +346,9 @@ async fn a_cluster_of_valkey_keeps_the_ring_too() {
     let valkey = ValkeyCluster::of(1);
     let key = ClusterSecret::create(&valkey.nodes[0].folder.join("key")).expect("a key");
     let server = async || {
-        let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+        let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None)
+            .expect("a lead")
+            .trusting_clock();
         Server { keys, link: valkey.link().await }
     };
     let (mut a, mut b) = (server().await, server().await);
@@ -354,7 +390,9 @@ async fn of_a_cluster_the_replicas_of_the_rings_node_count() {
     let valkey = ValkeyCluster::with_replicas();
     let owner = valkey.owner(valkey.slot(RING));
     let key = ClusterSecret::create(&owner.folder.join("key")).expect("a key");
-    let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+    let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None)
+        .expect("a lead")
+        .trusting_clock();
     let mut server = Server { keys, link: valkey.link().await };
     until_connected(&mut server).await.expect("the first");
     let mut replicated = async || {

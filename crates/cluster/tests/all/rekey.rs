@@ -61,7 +61,9 @@ struct Server {
 
 impl Server {
     async fn new(valkey: &Valkey, secret: &ClusterSecret) -> Self {
-        let keys = ClusterKeys::new("web".parse().expect("a name"), secret, None).expect("a lead");
+        let keys = ClusterKeys::new("web".parse().expect("a name"), secret, None)
+            .expect("a lead")
+            .trusting_clock();
         Self { keys, link: link(valkey).await }
     }
 

@@ -107,7 +107,9 @@ impl World {
         for ahead_s in [-60, -20, 20, 60] {
             let name = "four.servers".parse().expect("a name");
             servers.push(Server {
-                keys: ClusterKeys::new(name, key, Some(schedule)).expect("long enough"),
+                keys: ClusterKeys::new(name, key, Some(schedule))
+                    .expect("long enough")
+                    .trusting_clock(),
                 link: link(valkey).await,
                 ahead_s,
                 ring: None,

@@ -36,7 +36,9 @@ impl World {
     }
 
     pub(crate) fn keys(&self) -> ClusterKeys {
-        ClusterKeys::new("web".parse().expect("a name"), &self.secret, None).expect("a lead")
+        ClusterKeys::new("web".parse().expect("a name"), &self.secret, None)
+            .expect("a lead")
+            .trusting_clock()
     }
 
     async fn machine(&self, site: usize) -> Machine {
