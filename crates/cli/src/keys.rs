@@ -300,7 +300,7 @@ fn retire(
     let (who, soon) = match keys {
         Keys::Cache(_) => ("no server that uses this cache", "a second"),
         Keys::File(..) => ("no server that uses this file", "a second"),
-        Keys::Cluster { .. } => ("no server", "three seconds"),
+        Keys::Cluster { .. } => ("no server whose agent reaches Valkey", "three seconds"),
     };
     let replicas = told(replicas);
     terminal::print_result(&format!(

@@ -240,7 +240,9 @@ impl Exporter {
         let changed = self.files.write(ring, now_s)?;
         if changed {
             self.tell_of_shortfall();
-            self.tell_server().await?;
+            let (then, told) = self.server().tell().await;
+            self.then = then;
+            told?;
         }
         Ok(changed)
     }
@@ -252,40 +254,65 @@ impl Exporter {
         }
     }
 
-    /// Writes the keys every second, for ever.
+    /// Writes the keys every second, for ever. The server is told meanwhile, for as long as that takes: a key that was revoked leaves
+    /// the files at once, and a cluster's ring must be read.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
         let (mut look, mut told, mut is_ready) = (every(Self::LOOK_EVERY), Told::default(), false);
+        let (mut telling, mut is_due, mut is_news) = (None, false, false);
         loop {
-            look.tick().await;
-            // Keys begin and end on schedule without Valkey, too.
-            let followed = self.source.look().await;
-            let written = self.write().await;
-            if !is_ready && written.is_ok() && self.source.ring().is_some() {
-                process::notify("READY=1");
-                is_ready = true;
+            let answer = async {
+                match &mut telling {
+                    Some(telling) => telling.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = look.tick() => {
+                    // Keys begin and end on schedule without Valkey, too.
+                    let followed = self.source.look().await;
+                    let written = self.write();
+                    if !is_ready && written.is_ok() && self.source.ring().is_some() {
+                        process::notify("READY=1");
+                        is_ready = true;
+                    }
+                    is_due |= *written.as_ref().unwrap_or(&false);
+                    told.tell(followed.and(written).err());
+                }
+                answer = answer => {
+                    let (then, answer) = answer?;
+                    (telling, self.then) = (None, then);
+                    self.note_answer(answer, is_news);
+                }
             }
-            told.tell(followed.and(written).err());
+            let is_overdue = self.overdue.is_some_and(|time| time <= Instant::now());
+            if telling.is_none() && (is_due || is_overdue) && self.source.ring().is_some() {
+                is_news = std::mem::take(&mut is_due);
+                let server = self.server();
+                telling = Some(tokio::spawn(server.tell()));
+            }
         }
     }
 
-    async fn write(&mut self) -> anyhow::Result<()> {
-        let Some(ring) = self.source.ring() else { return Ok(()) };
+    /// Writes the keys. Returns true if they are new.
+    fn write(&mut self) -> anyhow::Result<bool> {
+        let Some(ring) = self.source.ring() else { return Ok(false) };
         let changed = self.files.write(ring, cluster::now_s()?)?;
         self.tell_of_shortfall();
         if changed {
             terminal::print(&format!("{}: new keys", self.output.display()));
         }
-        let is_overdue = self.overdue.is_some_and(|time| time <= Instant::now());
-        if !changed && !is_overdue {
-            return Ok(());
-        }
-        match self.tell_server().await {
+        Ok(changed)
+    }
+
+    /// Says whether the server has taken the keys. `is_news`: it was told of these for the first time.
+    fn note_answer(&mut self, answer: anyhow::Result<()>, is_news: bool) {
+        match answer {
             Ok(()) if self.overdue.take().is_some() => {
                 terminal::print(&format!("{}: the server has the keys now", self.output.display()));
             }
             Ok(()) => {}
             Err(error) => {
-                if changed || self.overdue.is_none() {
+                if is_news || self.overdue.is_none() {
                     terminal::complain(&format!(
                         "{}; the files are written, and the server goes on with the keys it has: it is told again \
                          every {} s",
@@ -296,17 +323,15 @@ impl Exporter {
                 self.overdue = Some(Instant::now() + Self::AGAIN_AFTER);
             }
         }
-        Ok(())
     }
 
-    /// Gives HAProxy the keys, and runs `--then`.
-    async fn tell_server(&mut self) -> anyhow::Result<()> {
-        if let (Some(socket), Some(ring)) = (&self.push, self.source.ring()) {
-            haproxy::push(socket, &self.output, ring, &self.context, cluster::now_s()?).await?;
-        }
-        match &mut self.then {
-            Some(then) => then.run().await,
-            None => Ok(()),
+    /// Returns what it takes to tell the server of the keys as they are now.
+    fn server(&mut self) -> Server {
+        Server {
+            push: self.push.clone().zip(self.source.ring().cloned()),
+            output: self.output.clone(),
+            context: self.context.clone(),
+            then: self.then.take(),
         }
     }
 
@@ -317,5 +342,31 @@ impl Exporter {
             terminal::complain(&format!("{}: {shortfall}", self.output.display()));
         }
         self.is_fit = true;
+    }
+}
+
+/// The server that has to be told of new keys.
+struct Server {
+    push: Option<(PathBuf, KeyRing)>,
+    output: PathBuf,
+    context: Context,
+    then: Option<Then>,
+}
+
+impl Server {
+    /// Gives HAProxy the keys, and runs `--then`. Returns that for the next time.
+    async fn tell(mut self) -> (Option<Then>, anyhow::Result<()>) {
+        let told = self.try_to_tell().await;
+        (self.then, told)
+    }
+
+    async fn try_to_tell(&mut self) -> anyhow::Result<()> {
+        if let Some((socket, ring)) = &self.push {
+            haproxy::push(socket, &self.output, ring, &self.context, cluster::now_s()?).await?;
+        }
+        match &mut self.then {
+            Some(then) => then.run().await,
+            None => Ok(()),
+        }
     }
 }

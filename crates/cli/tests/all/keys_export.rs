@@ -251,6 +251,30 @@ fn a_server_that_refuses_is_told_again() {
     assert_eq!((times(), exporter.complaints()), (after, told), "it is told no more");
 }
 
+/// A key that was revoked leaves the files while the server still works on the last ones.
+#[test]
+fn a_server_that_is_slow_keeps_no_key() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+    let goes_on = folder.file("goes-on");
+    let then = format!("echo >>{turns}; while ! test -e {goes_on}; do sleep 0.05; done");
+    let words = ["--format", "json", "--output", &keys, "--then", &then, &option, &file];
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    wait_until("the first turn", || turns() == 1);
+    let count = || listed(Path::new(&keys)).map_or(0, |keys| keys.len());
+    let made = done(&["keys", "rotate", &option, &file]);
+    let id = made.split([' ', ',']).nth(1).expect("an id");
+    wait_until("two keys", || count() == 2);
+    done(&["keys", "retire", id, &option, &file]);
+    wait_until("the key to be gone", || count() == 1);
+    assert_eq!(turns(), 1, "one at a time");
+    fs::write(&goes_on, "").expect("written");
+    wait_until("the second turn", || turns() == 2);
+    assert_eq!(exporter.complaints(), "");
+}
+
 /// HAProxy with a runtime socket, and keys from a file.
 struct Haproxy {
     process: Process,
