@@ -232,7 +232,8 @@ unsafe extern "C" fn SSL_CTX_new_ex(
     let Some(libssl) = Libssl::get() else { return null_mut() };
     // SAFETY: the program's own call, with its arguments.
     let made = unsafe { (libssl.SSL_CTX_new_ex)(of, properties, method) };
-    if !made.is_null() && !(of.is_null() && properties.is_null()) {
+    let is_usual = of.is_null() && properties.is_null();
+    if !made.is_null() && !is_usual {
         // SAFETY: the context was made above, and nobody else has it yet.
         guarded(|| unsafe { allowed::mark_context(made) });
     }
