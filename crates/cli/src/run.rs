@@ -18,6 +18,7 @@ use siphasher::sip::SipHasher13;
 use crate::arguments::Misuse;
 use crate::beside::Beside;
 use crate::openssl_conf;
+use crate::terminal;
 use crate::units::Bytes;
 
 #[derive(Debug, clap::Args)]
@@ -137,10 +138,18 @@ pub(crate) fn preload(given: Option<&Path>) -> anyhow::Result<OsString> {
 /// Returns the environment variables that make the program load the library.
 fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsString)>> {
     let mut variables = Vec::new();
+    let preload = preloaded(library);
     if by != Way::Preload {
-        variables.push(("OPENSSL_CONF", configuration(library)?.into()));
+        match configuration(library) {
+            Ok(file) => variables.push(("OPENSSL_CONF", file.into())),
+            Err(why) if by == Way::Both && preload.is_ok() => terminal::complain(&format!(
+                "{}; the program gets the library by LD_PRELOAD alone",
+                terminal::chain(&why)
+            )),
+            Err(why) => return Err(why),
+        }
     }
-    match preloaded(library) {
+    match preload {
         Ok(preload) if by != Way::Module => {
             // Both must load the same library, whatever the environment named before.
             variables.push(("REJOIN_LIBRARY", library.into()));
@@ -208,20 +217,39 @@ fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Returns a folder that no other user can write to: its content is loaded into the program.
+/// Returns a folder of this user's in which no other user can put a file, now or later: a program loads what is there whenever it
+/// starts itself anew.
 fn private_folder() -> anyhow::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = folder.join(format!("rejoin-{user}"));
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    // Folders for temporary files are swept by age, and anybody may make them anew then.
+    let usual = match user {
+        0 => Some(PathBuf::from("/run")),
+        _ => std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")),
+    };
+    let safe = named.into_iter().chain(usual).find(|folder| is_safe(folder, user));
+    let how = "set XDG_RUNTIME_DIR to a folder that belongs to this user and to which no other user can write";
+    let folder = safe.context(how)?.join(format!("rejoin-{user}"));
     let made = DirBuilder::new().mode(0o700).create(&folder);
     if let Err(error) = made
         && error.kind() != ErrorKind::AlreadyExists
     {
-        return Err(error).with_context(|| format!("{}: cannot be made", folder.display()));
+        return Err(error).with_context(|| format!("{}: cannot be made: {how}", folder.display()));
     }
     let found = fs::symlink_metadata(&folder);
     let found = found.with_context(|| format!("{}: cannot be read", folder.display()))?;
     let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0;
     anyhow::ensure!(is_ours, "{}: other users may write there: remove it", folder.display());
     Ok(folder)
+}
+
+/// Returns true if no other user can replace what this one has in the folder. In folders with the sticky bit nobody can (sticky(7)).
+fn is_safe(folder: &Path, user: u32) -> bool {
+    let Ok(folder) = fs::canonicalize(folder) else { return false };
+    folder.ancestors().all(|above| {
+        fs::symlink_metadata(above).is_ok_and(|found| {
+            let is_closed = found.mode() & 0o022 == 0 || found.mode() & 0o1000 != 0;
+            [0, user].contains(&found.uid()) && is_closed
+        })
+    })
 }

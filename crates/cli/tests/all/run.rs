@@ -2,6 +2,9 @@
 
 use crate::REJOIN;
 use rejoin_testkit::serve::scratch;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -184,4 +187,41 @@ fn refused(library: &Path, why: &str) {
     let told = String::from_utf8_lossy(&found.stderr);
     assert_eq!((found.status.code(), told.lines().count()), (Some(1), 1), "{told}");
     assert!(told.contains(why), "{told}");
+}
+
+/// What another user can replace would be loaded into the program whenever it starts itself anew.
+#[test]
+fn no_file_is_written_where_another_user_can_replace_it() {
+    let (library, preload) = libraries("run-others");
+    let folder = library.parent().expect("a folder");
+    let others = folder.join("others");
+    std::fs::create_dir(&others).expect("a folder");
+    if chown(&others, Some(65_534), None).is_err() {
+        return eprintln!("skipped: a folder of another user (needs root)");
+    }
+    let open = folder.join("open");
+    std::fs::create_dir_all(open.join("inner")).expect("a folder");
+    std::fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
+    for unsafe_ in [others, open.join("inner"), folder.join("missing")] {
+        for (by, name) in [("both", "LD_PRELOAD"), ("module", "OPENSSL_CONF")] {
+            let mut command = Command::new(REJOIN);
+            command.args(["run", "--by", by, "--library"]).arg(&library);
+            command.args(["--", "printenv", name]).env("XDG_RUNTIME_DIR", &unsafe_);
+            // As a user without a folder in /run.
+            command
+                .env("HOME", &unsafe_)
+                .env_remove("OPENSSL_CONF")
+                .env_remove("LD_PRELOAD")
+                .uid(1234);
+            let Ok(output) = command.output() else {
+                return eprintln!(
+                    "skipped: the program is in a folder that other users may not enter"
+                );
+            };
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(told.contains("set XDG_RUNTIME_DIR"), "{told}");
+            let expected = if by == "both" { preload.display().to_string() } else { String::new() };
+            assert_eq!(printed(&output), expected, "{by}: {told}");
+        }
+    }
 }
