@@ -2,6 +2,8 @@
 
 mod then;
 
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,6 +232,7 @@ impl Exporter {
     /// The pause before a server that refused is told again.
     const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
+    /// Writes the keys, and tells the server if they are new, or if it was not told by the run before.
     async fn once(&mut self) -> anyhow::Result<bool> {
         match (self.source.look().await, self.source.ring()) {
             (Err(error), None) => return Err(error),
@@ -240,9 +243,15 @@ impl Exporter {
         let changed = self.files.write(ring, now_s)?;
         if changed {
             self.tell_of_shortfall();
+        }
+        let mark = untold(&self.output);
+        if changed || mark.exists() {
+            // Where it cannot be made, a server that refuses is not told again before the next keys.
+            let made = fs::write(&mark, "");
             let (then, told) = self.server().tell().await;
             self.then = then;
             told?;
+            made.and_then(|()| fs::remove_file(&mark)).unwrap_or_default();
         }
         Ok(changed)
     }
@@ -258,7 +267,8 @@ impl Exporter {
     /// the files at once, and a cluster's ring must be read.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
         let (mut look, mut told, mut is_ready) = (every(Self::LOOK_EVERY), Told::default(), false);
-        let (mut telling, mut is_due, mut is_news) = (None, false, false);
+        // At first nobody knows what the server has taken: an earlier exporter may have ended before it did.
+        let (mut telling, mut is_due, mut is_news) = (None, true, false);
         loop {
             let answer = async {
                 match &mut telling {
@@ -343,6 +353,17 @@ impl Exporter {
         }
         self.is_fit = true;
     }
+}
+
+/// Returns the path of the file that is there as long as the server has not taken the keys.
+fn untold(output: &Path) -> PathBuf {
+    if output.is_dir() {
+        return output.join(".untold");
+    }
+    let mut name = OsString::from(".");
+    name.push(output.file_name().unwrap_or_default());
+    name.push(".untold");
+    output.with_file_name(name)
 }
 
 /// The server that has to be told of new keys.

@@ -251,6 +251,30 @@ fn a_server_that_refuses_is_told_again() {
     assert_eq!((times(), exporter.complaints()), (after, told), "it is told no more");
 }
 
+/// A reload that failed, or an exporter that ended before it, is made up for by the next run.
+#[test]
+fn the_next_run_tells_a_server_that_was_not_told() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, told] = ["keys", "told"].map(|name| folder.file(name));
+    let run = |then: &str| {
+        let words = ["keys", "export", "--context", "shop", "--format", "raw80", "--output", &keys];
+        rejoin(&[&words[..], &["--then", then, &option, &file]].concat())
+    };
+    let tell = format!("echo >>{told}");
+    let times = || fs::read(&told).unwrap_or_default().len();
+    assert!(!run("false").status.success());
+    for expected in [1, 1] {
+        assert!(run(&tell).status.success());
+        assert_eq!(times(), expected);
+    }
+    assert_eq!(folder.file_names(), [".ring.lock", "keys", "ring", "told"]);
+    // One that follows does not know what the server has.
+    let words = ["--format", "raw80", "--output", &keys, "--then", &tell, &option, &file];
+    let _exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    wait_until("its word", || times() == 2);
+}
+
 /// A key that was revoked leaves the files while the server still works on the last ones.
 #[test]
 fn a_server_that_is_slow_keeps_no_key() {
