@@ -60,14 +60,14 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
         Ok(_) => std::fs::remove_file(path).map_err(failed)?,
         Err(_) => {}
     }
-    // No other user can connect between the creation of the socket and the setting of its mode.
+    // The socket has its mode from the start. To set that later by its path could open another file, which the owner of the folder
+    // has put there.
     let listener = {
-        let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let mask = rustix::process::umask(Mode::from_raw_mode(!mode & 0o777));
         let bound = UnixListener::bind(path);
         rustix::process::umask(mask);
         bound.map_err(failed)?
     };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok((listener, lock))
 }
