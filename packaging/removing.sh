@@ -3,6 +3,12 @@
 # miss their library at their next start. Nothing here keeps the package from being removed.
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 rejoin disable --all || echo "rejoin: not all was taken back: see above" >&2
+# Programs of users who went through the manager on their own would look for the library for ever, and say so each time.
+getent passwd | while IFS=: read -r user _ _ _ _ home _; do
+    file=$home/.config/environment.d/60-rejoin.conf
+    [ -f "$file" ] && [ ! -L "$file" ] || continue
+    echo "rejoin: $user must remove $file, and log in again: programs would miss the library that it names" >&2
+done
 [ -d /run/systemd/system ] || exit 0
 instances=$(systemctl list-units --all --plain --no-legend 'rejoin-stats@*' 'rejoin-share@*' | cut -d ' ' -f 1)
 links=$(cd /etc/systemd/system/multi-user.target.wants 2>/dev/null && ls -d rejoin-stats@* rejoin-share@* 2>/dev/null)

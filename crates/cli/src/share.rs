@@ -3,12 +3,14 @@
 use std::os::unix::net::UnixListener as Listener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_outlet::{Peers, Sds, Share, follow};
 use rejoin_store::{CacheName, Error, SharedKeys, Store};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::keys::source::complain;
 use crate::schedule::Turns;
@@ -41,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     allow: Vec<String>,
     /// Memory that the cache may take, if it is made now
-    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     capacity: Bytes,
     #[command(flatten)]
     turns: Turns,
@@ -86,9 +88,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             never = share.serve(listener) => match never {},
             served = sds_served => served,
             () = follow(Arc::new(keys), rings) => Ok(()),
+            () = lost(&store) => anyhow::bail!(
+                "cache {name} was removed or replaced; the share ends, because nobody else has its keys and sessions any more: start it \
+                 again, as its unit does"
+            ),
             () = terminal::interrupted() => Ok(()),
         }
     })
+}
+
+/// Waits until other processes open another cache of this name, or none.
+async fn lost(store: &Store) {
+    let mut look = interval(Duration::from_secs(1));
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while store.facts().is_named {
+        look.tick().await;
+    }
 }
 
 /// Opens the cache, or makes it.

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use rejoin_report::printable;
 use rejoin_store::{CacheName, Store};
 use rejoin_trace::grouped;
@@ -64,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match action {
         Action::List => list(folder, *json),
         Action::Check { name } => check(folder, name, *json),
-        Action::Remove { name } => remove(folder, name),
+        Action::Remove { name } => remove(folder, name, *json),
     }
 }
 
@@ -85,6 +84,9 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<()> {
                 grouped(store.cache().capacity_sessions()),
             ]),
             // A cache that cannot be opened exists all the same.
+            Err(error) if json => {
+                records.push(json!({"name": name.to_string(), "problem": error.to_string()}));
+            }
             Err(error) if error.cache().is_some() => terminal::complain(&error.to_string()),
             Err(error) => terminal::complain(&format!("{name}: {error}")),
         }
@@ -120,9 +122,11 @@ fn check(folder: &Path, name: &CacheName, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn remove(folder: &Path, name: &CacheName) -> anyhow::Result<()> {
+fn remove(folder: &Path, name: &CacheName, json: bool) -> anyhow::Result<()> {
     let removed = Store::remove(folder, name)?;
-    removed
-        .then_some(())
-        .with_context(|| format!("{name}: no such cache; rejoin store list names them"))
+    anyhow::ensure!(removed, "{name}: no such cache; rejoin store list names them");
+    if json {
+        return terminal::print_result(&json!({"removed": name.to_string()}).to_string());
+    }
+    Ok(())
 }

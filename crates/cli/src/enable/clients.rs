@@ -46,6 +46,35 @@ impl Whose {
         Ok(["environment.d/60-rejoin.conf", "rejoin/profile.sh"].map(|file| home.join(file)))
     }
 
+    /// Leaves an empty file for a `~/.profile` that reads it without asking whether it is there, as an earlier version advised: a login
+    /// would end there.
+    fn keep_shells(self) -> anyhow::Result<()> {
+        let home = std::env::home_dir().filter(|_| self == Self::Own);
+        let Some(home) = home else { return Ok(()) };
+        let [_, shells] = self.paths()?;
+        let reads = |file: &PathBuf| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            text.lines().any(|line| {
+                let line = line.trim_start();
+                let is_plain = line.starts_with(". ") || line.starts_with("source ");
+                is_plain && line.contains("rejoin/profile.sh")
+            })
+        };
+        let files = [".profile", ".bash_profile", ".bash_login", ".bashrc", ".zprofile", ".zshrc"];
+        let reader = files.map(|file| home.join(file)).into_iter().find(reads);
+        let Some(reader) = reader else { return Ok(()) };
+        let folder = shells.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let stub = Written::new(shells.clone(), NAME, "").text;
+        let written = folder.and_then(|()| std::fs::write(&shells, stub));
+        written.with_context(|| format!("{}: cannot be written", shells.display()))?;
+        print(&format!(
+            "emptied  {}, because {} reads it: take that line out, and disable once more",
+            shells.display(),
+            reader.display()
+        ));
+        Ok(())
+    }
+
     /// The unit by which the manager starts.
     fn unit(self) -> [&'static str; 2] {
         match self {
@@ -84,7 +113,7 @@ pub(super) fn enable(whose: Whose, library: &Path, dry_run: bool) -> anyhow::Res
         ),
         Whose::Own => format!(
             "Your services of systemd go through the manager from the next login on; for shells, put this line into \
-             ~/.profile:  . {shells}"
+             ~/.profile:  [ ! -r {shells} ] || . {shells}"
         ),
     });
     print("rejoin stats --manager  shows what it saves.");
@@ -101,6 +130,7 @@ pub(super) fn disable(whose: Whose) -> anyhow::Result<bool> {
         }
     }
     if was_there {
+        whose.keep_shells()?;
         let [manager, unit] = whose.unit();
         let _ = systemctl::run(&[manager, "disable", unit]);
         print(&format!(
