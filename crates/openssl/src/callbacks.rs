@@ -99,7 +99,7 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
             (cached, connection, id.first_chunk())
         {
             // SAFETY: `ssl` is valid, and this connection's.
-            let host = unsafe { connection.host(ssl) };
+            let Some(host) = (unsafe { connection.host(ssl) }) else { return };
             // The connection's policy is not known yet.
             let label = context.label(&host, Policy::ASKS_NOBODY);
             // SAFETY: OpenSSL passes a valid SSL.
@@ -342,7 +342,7 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     // SAFETY: the caller vouches for `session`.
     let Some((id, mut value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
-    let name = unsafe { connection.host(ssl) };
+    let Some(name) = (unsafe { connection.host(ssl) }) else { return };
     // SAFETY: `ssl` is valid, and this connection's.
     let label = context.label(&name, unsafe { connection.policy(ssl, &name) });
     // SAFETY: the caller vouches for both.

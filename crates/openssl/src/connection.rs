@@ -45,8 +45,8 @@ pub(crate) struct State {
     pub(crate) recalled: bool,
     /// The Unix time of the full handshake that the presented session comes from.
     pub(crate) authenticated_s: Option<u64>,
-    /// The host that the client asked for with a session or a ticket. (OpenSSL itself returns the session's host
-    /// then, which is set only if the server knew the name.)
+    /// The host that the client asked for with a session or a ticket. (Over TLS 1.2 OpenSSL itself returns the session's
+    /// host then, which is set only if the server knew the name.)
     pub(crate) host: Option<Host>,
     /// The settings for client certificates when the handshake began.
     pub(crate) began: Option<Circumstances>,
@@ -119,32 +119,44 @@ impl Connection {
     }
 
     /// Learns that the policy of connections to this one's host is not known before the servername callback.
-    pub(crate) fn policy_varies(&self) {
-        let state = self.state();
-        let judged = state.host.as_ref().and_then(|host| Judged::by(&self.attachment, host));
-        if let (Some(judged), Some(began)) = (judged, &state.began) {
-            judged.varies(began);
-        }
-    }
-
-    /// Returns the host that the client asked for.
     ///
     /// # Safety
     /// `ssl` is valid, and this connection's.
-    pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Host {
-        if let Some(noted) = self.state().host.clone() {
+    pub(crate) unsafe fn policy_varies(&self, ssl: *mut SSL) {
+        // SAFETY: the caller vouches for `ssl`.
+        let host = unsafe { self.host(ssl) };
+        let judged = host.as_ref().and_then(|host| Judged::by(&self.attachment, host));
+        if let (Some(judged), Some(began)) = (judged, self.state().began) {
+            judged.varies(&began);
+        }
+    }
+
+    /// Returns the host that the client asked for. `None` over TLS 1.3 if it asked for one host, and for another after a
+    /// HelloRetryRequest, which OpenSSL does not compare: nothing may be learned or issued for either.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Option<Host> {
+        let noted = self.state().host.clone();
+        // SAFETY: the caller vouches for `ssl`.
+        if unsafe { past::is_single_use(ssl) } {
+            // It is that of the last ClientHello, as the program sees it.
+            // SAFETY: `ssl` is valid, and the name is copied at once.
+            let asked = Host::from_slice(unsafe { server_name::of_connection(ssl) });
+            let is_same = noted.is_none_or(|noted| noted.eq_ignore_ascii_case(&asked));
+            return is_same.then_some(asked);
+        }
+        if noted.is_some() {
             return noted;
         }
-        // SAFETY: the caller vouches for `ssl`.
-        let is_single_use = unsafe { past::is_single_use(ssl) };
         // A session of TLS 1.2 gets its id while the ClientHello is read, before OpenSSL has the name.
         // SAFETY: the caller vouches for `ssl`; without a ClientHello there is no extension.
-        let in_hello = if is_single_use { &[] } else { unsafe { server_name::in_hello(ssl) } };
+        let in_hello = unsafe { server_name::in_hello(ssl) };
         if !in_hello.is_empty() {
-            return Host::from_slice(in_hello);
+            return Some(Host::from_slice(in_hello));
         }
         // SAFETY: `ssl` is valid, and the name is copied at once.
-        Host::from_slice(unsafe { server_name::of_connection(ssl) })
+        Some(Host::from_slice(unsafe { server_name::of_connection(ssl) }))
     }
 
     /// Returns the Unix time of the earlier full handshake that this connection's session comes from, or `None` if

@@ -242,7 +242,8 @@ unsafe fn end_if_demanded_since(ssl: *mut SSL, connection: &Connection) {
     // SAFETY: the connection's own.
     if !session.is_null() && unsafe { ffi::SSL_SESSION_get0_peer(session) }.is_null() {
         policy::note(openssl_sys::SSL_VERIFY_PEER);
-        connection.policy_varies();
+        // SAFETY: `ssl` is valid, and this connection's.
+        unsafe { connection.policy_varies(ssl) };
         connection.state().ended = true;
         // SAFETY: the caller vouches for `ssl`.
         unsafe { end(ssl) };
@@ -291,7 +292,7 @@ unsafe fn learn(ssl: *mut SSL, connection: &Connection) {
     policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
     if policy::is_anybody_asked() {
         // SAFETY: `ssl` is valid, and this connection's.
-        let host = unsafe { connection.host(ssl) };
+        let Some(host) = (unsafe { connection.host(ssl) }) else { return };
         // SAFETY: `ssl` is valid, and this connection's.
         unsafe { connection.policy(ssl, &host) };
     }

@@ -56,7 +56,7 @@ pub(crate) unsafe fn source(
         // SAFETY: the caller vouches for `session`.
         SourceBy::Certificate => unsafe { certificate(session) }.map(|of| source(&of)),
         // SAFETY: the caller vouches for `ssl`.
-        SourceBy::Name => Some(unsafe { connection.host(ssl) })
+        SourceBy::Name => unsafe { connection.host(ssl) }
             .filter(|host| !host.is_empty())
             .map(|host| source(&host)),
     };

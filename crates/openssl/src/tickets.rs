@@ -86,7 +86,9 @@ unsafe extern "C" fn keys_wanted(
         };
         if encrypt == 1 {
             // SAFETY: `ssl` is valid, and this connection's.
-            let host = unsafe { connection.host(ssl) };
+            let Some(host) = (unsafe { connection.host(ssl) }) else {
+                return c_int::from(ticket.seal_for_nobody(name));
+            };
             // SAFETY: `ssl` is valid, and this connection's.
             let policy = unsafe { connection.policy(ssl, &host) };
             return tickets.seal(&host, policy, name, ticket);

@@ -4,6 +4,7 @@ mod attach;
 mod certificate_memory;
 mod certificates;
 mod ex_data;
+mod retry;
 mod self_signed;
 mod tickets;
 
