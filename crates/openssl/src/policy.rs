@@ -14,7 +14,8 @@
 //! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
 //! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
 //! programs, a context that asks for certificates shares with no other, unless the operator vouches
-//! ([`crate::Everywhere::vouched`]).
+//! ([`crate::Everywhere::vouched`]). What can be seen is in the policy there, too: the same context may ask for something
+//! else tomorrow.
 //!
 //! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that
 //! it makes has the policy that it was resumed under, and only a demand teaches something.
@@ -46,11 +47,13 @@ impl Policy {
     const BYTES: usize = 16;
     /// The policy of a server that asks for no certificates.
     pub(crate) const ASKS_NOBODY: Self = Self([0; Self::BYTES]);
-    /// Stands for the policy of a context that shares with no other: it may differ between processes, and what is learned
-    /// is the same for all.
-    const ALONE: Self = Self([0xff; Self::BYTES]);
+    /// The bit of the first byte that marks the policy of a context that shares with no other. What is learned is the same
+    /// for all processes, and [`Judged::resolved`] makes of it what may differ between them.
+    const ALONE: u8 = 0x80;
+    /// Stands for demands that nobody has seen, of a context that shares with no other. It is never learned.
+    const UNSEEN: Self = Self([0xff; Self::BYTES]);
     /// Stands for what a servername callback decides for each connection anew: it is not known ahead.
-    const VARIES: Self = Self([0xfe; Self::BYTES]);
+    const VARIES: Self = Self([0x7e; Self::BYTES]);
 
     /// Returns the digest, or an empty slice for [`Self::ASKS_NOBODY`].
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -60,7 +63,24 @@ impl Policy {
     fn of_digest(digest: &[u8; 32]) -> Self {
         let mut bytes = [0; Self::BYTES];
         bytes.copy_from_slice(&digest[..Self::BYTES]);
+        bytes[0] &= !Self::ALONE;
         Self(bytes)
+    }
+
+    /// Returns the policy of a context that visibly asks for this, and shares with no other.
+    fn alone(self, now: &Circumstances) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(b"rejoin alone here");
+        hash.update(&self.0);
+        hash.update(&now.callback.to_le_bytes());
+        hash.update(&now.identity);
+        let Self(mut bytes) = Self::of_digest(&hash.finish());
+        bytes[0] |= Self::ALONE;
+        Self(bytes)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.0[0] & Self::ALONE != 0
     }
 }
 
@@ -171,7 +191,7 @@ impl<'a> Judged<'a> {
         let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
         if is_resumed && policy == Policy::ASKS_NOBODY {
             // OpenSSL has left out the certificate callback, which may demand certificates (`SSL_CTX_set_cert_cb(3)`).
-            return expected.unwrap_or_else(|| self.resolved(Policy::ALONE));
+            return expected.unwrap_or_else(|| self.resolved(Policy::UNSEEN));
         }
         // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
         let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
@@ -224,22 +244,22 @@ impl<'a> Judged<'a> {
         // SAFETY: the connection's session, or null.
         let is_known =
             || known::hashes_what_it_checks(now.callback, unsafe { id_context(session) });
-        if is_vouched || (!is_named && is_known()) {
-            // SAFETY: the caller vouches for `ssl`.
-            return unsafe { fingerprint(ssl, now) };
-        }
-        Policy::ALONE
+        let is_shared = is_vouched || (!is_named && is_known());
+        // SAFETY: the caller vouches for `ssl`.
+        let visible = unsafe { fingerprint(ssl, now) };
+        if is_shared { visible } else { visible.alone(now) }
     }
 
-    /// Returns the policy that no other context has in the place of [`Policy::ALONE`]. Where the program issues tickets,
-    /// they resume in all processes that have the context, and so do sessions. Where it does not, sessions resume in
-    /// this process alone.
+    /// Returns the policy that no other context has, if this is one of a context that shares with no other. Where the
+    /// program issues tickets, they resume in all processes that have the context, and so do sessions. Where it does not,
+    /// sessions resume in this process alone.
     fn resolved(&self, policy: Policy) -> Policy {
-        if policy != Policy::ALONE {
+        if !policy.is_alone() {
             return policy;
         }
         let mut hash = Sha256::new();
         hash.update(b"rejoin alone");
+        hash.update(&policy.0);
         hash.update(&self.own.identity);
         if !self.attachment.issues_tickets {
             hash.update(&this_process().to_le_bytes());
@@ -251,9 +271,9 @@ impl<'a> Judged<'a> {
     fn sharing(&self, policy: Policy) -> Option<Certificates> {
         match policy {
             Policy::ASKS_NOBODY => None,
-            Policy::ALONE if self.attachment.issues_tickets => Some(Certificates::Context),
-            Policy::ALONE => Some(Certificates::Process),
-            _ => Some(Certificates::Shared),
+            policy if !policy.is_alone() => Some(Certificates::Shared),
+            _ if self.attachment.issues_tickets => Some(Certificates::Context),
+            _ => Some(Certificates::Process),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The return of a client to a server whose demands on client certificates have changed, without Rejoin and with it:
 //! `docs/client-certificates.md`, which `REJOIN_BLESS=1` writes anew.
 //!
+//! With Rejoin it is seen twice: the client returns after the change, and it returns after other clients have come.
+//!
 //! With Rejoin no client may get in that OpenSSL alone refuses, and every client must get in that OpenSSL alone lets in.
 //! Two exceptions are stricter: where OpenSSL alone resumes the session of a client whom it would refuse by now, Rejoin may
 //! refuse that client; and where a servername callback demands a certificate of a client that has one, and its session
@@ -91,21 +93,23 @@ fn measured(
 ) -> (Row, Vec<String>) {
     let (mut wrong, mut new) = (Vec::new(), String::new());
     let cells = WAYS.map(|way| {
-        let mut client = client(&programs.site.folder, situation, way);
-        let mut seen = |means| seen(programs, situation, way, means, &mut client);
-        let (alone, with) = match (seen(Means::Alone(*trust)), seen(Means::Rejoin(*trust))) {
-            (Ok(alone), Ok(with)) => (alone, with),
-            other => {
-                wrong.push(format!("{name}: {}: {way:?}: at first: {other:?}", situation.name));
-                return String::new();
-            }
+        let mut client = client(&programs.site.folder, situation.client, way);
+        let all = [Means::Alone(*trust), Means::Rejoin(*trust), Means::RejoinAfterOthers(*trust)];
+        let all = all.map(|means| seen(programs, situation, way, means, &mut client));
+        let [Ok(alone), Ok(with), Ok(after)] = &all else {
+            wrong.push(format!("{name}: {}: {way:?}: at first: {all:?}", situation.name));
+            return [String::new(), String::new()];
         };
-        let faults = faults(situation, way, &alone, &with).into_iter();
+        let mut faults = faults(situation, way, alone, with);
+        faults.extend(faults_after_others(situation, alone, with, after));
+        let faults = faults.into_iter();
         wrong.extend(faults.map(|what| format!("{name}: {}: {way:?}: {what}", situation.name)));
         new = words(&alone.new);
-        format!("{} → {}", words(&alone.returning), words(&with.returning))
+        let cell = format!("{} → {}", words(&alone.returning), words(&with.returning));
+        [cell, words(&after.returning)]
     });
-    (Row { place, name: situation.name, new, cells }, wrong)
+    let after = cells.each_ref().map(|[_, after]| after.clone());
+    (Row { place, name: situation.name, new, cells: cells.map(|[cell, _]| cell), after }, wrong)
 }
 
 /// Returns what Rejoin changes for the worse, and where OpenSSL alone is not as the table expects.
@@ -121,13 +125,39 @@ fn faults(situation: &Situation, way: Way, alone: &Seen, with: &Seen) -> Vec<Str
     if alone.new.iter().zip(&with.new).any(|(alone, with)| alone != with) {
         faults.push(format!("a new client: {:?} became {:?}", alone.new, with.new));
     }
-    // The first connection may end.
-    let cut = usize::from(situation.is_cut && with.returning[0] == Outcome::Refused);
-    let visits = alone.returning.iter().zip(&with.returning).zip(&with.new).skip(cut);
-    if !visits.into_iter().all(|((alone, with), new)| is_no_worse(alone, with, new)) {
+    if !is_all_no_worse(situation, alone, with) {
         faults.push(format!("{:?} became {:?}", alone.returning, with.returning));
     }
     faults
+}
+
+/// Returns what is worse with Rejoin where other clients have come since the change. A client that is refused where none
+/// has must be refused there, too: what a server learns from others may resume nobody whom it would refuse.
+fn faults_after_others(
+    situation: &Situation,
+    alone: &Seen,
+    with: &Seen,
+    after: &Seen,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    if alone.new != after.new {
+        faults.push(format!("a new client after others: {:?} became {:?}", alone.new, after.new));
+    }
+    let is_let_in = |(with, after): (&Outcome, &Outcome)| {
+        *with == Outcome::Refused && matches!(after, Outcome::Resumed(_))
+    };
+    let lets_in = with.returning.iter().zip(&after.returning).any(is_let_in);
+    if lets_in || !is_all_no_worse(situation, alone, after) {
+        faults.push(format!("after others: {:?} became {:?}", alone.returning, after.returning));
+    }
+    faults
+}
+
+fn is_all_no_worse(situation: &Situation, alone: &Seen, with: &Seen) -> bool {
+    // The first connection may end.
+    let cut = usize::from(situation.is_cut && with.returning[0] == Outcome::Refused);
+    let mut visits = alone.returning.iter().zip(&with.returning).zip(&with.new).skip(cut);
+    visits.all(|((alone, with), new)| is_no_worse(alone, with, new))
 }
 
 fn is_no_worse(alone: &Outcome, with: &Outcome, new: &Outcome) -> bool {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use super::situations::Group;
 
-/// A situation, its group and its place there, and its cells, one for each way.
+/// A situation, its group and its place there, its cells, one for each way, and what the client sees after others.
 pub(crate) struct Row {
     pub(crate) place: [usize; 2],
     pub(crate) name: &'static str,
     pub(crate) new: String,
     pub(crate) cells: [String; 4],
+    pub(crate) after: [String; 4],
 }
 
 pub(crate) struct Page<'a> {
@@ -19,8 +20,8 @@ pub(crate) struct Page<'a> {
 }
 
 const HEAD: &str = "\
-| changed | a new client | 1.2, tickets | 1.2, cache | 1.3, tickets | 1.3, cache |
-|---|---|---|---|---|---|";
+| changed | a new client | 1.2, tickets | 1.2, cache | 1.3, tickets | 1.3, cache | another client comes in between |
+|---|---|---|---|---|---|---|";
 
 impl<'a> Page<'a> {
     pub(crate) fn new(groups: &'a [Group], mut rows: Vec<Row>) -> Self {
@@ -48,11 +49,25 @@ impl<'a> Page<'a> {
 
     fn table(&self, at: usize, group: &Group) -> String {
         let rows = self.rows.iter().filter(|row| row.place[0] == at);
-        let line = |Row { name, new, cells, .. }: &Row| {
-            format!("| {name} | {new} | {} |", cells.join(" | "))
+        let line = |Row { name, new, cells, after, .. }: &Row| {
+            format!("| {name} | {new} | {} | {} |", cells.join(" | "), joined(after))
         };
         let lines: Vec<_> = rows.map(line).collect();
         format!("## {}\n\n{}\n\n{HEAD}\n{}", group.name, group.text, lines.join("\n"))
+    }
+}
+
+/// Returns cells as one: the same word once, or one for tickets and one for the cache, or all.
+fn joined(cells: &[String; 4]) -> String {
+    let [tickets, cache, ..] = cells;
+    match cells {
+        [_, second, third, fourth] if [second, third, fourth].iter().all(|it| *it == tickets) => {
+            tickets.clone()
+        }
+        [_, _, third, fourth] if third == tickets && fourth == cache => {
+            format!("{tickets} / {cache}")
+        }
+        cells => cells.join(" / "),
     }
 }
 

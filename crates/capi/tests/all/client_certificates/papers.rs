@@ -31,6 +31,7 @@ impl Papers {
         let somebody = client(&one, "somebody", |parameters| {
             parameters.serial_number = Some(SerialNumber::from(REVOKED));
         });
+        let neighbour = client(&one, "neighbour", |_| {});
         let stranger = client(&other, "stranger", |_| {});
         let deep = client(&below, "deep", |_| {}) + &below.pem();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
@@ -44,6 +45,7 @@ impl Papers {
             ("empty.pem", one.revocation_list(&[])),
             ("brief-list.pem", one.revocation_list_until(&[], now + BRIEF)),
             ("somebody.pem", somebody),
+            ("neighbour.pem", neighbour),
             ("stranger.pem", stranger),
             ("deep.pem", deep),
             ("brief.pem", brief),

@@ -20,6 +20,8 @@ use crate::faults::lines_of_ours;
 pub(crate) enum Means {
     Alone(Trust),
     Rejoin(Trust),
+    /// With Rejoin, and other clients come after the change before the client returns.
+    RejoinAfterOthers(Trust),
 }
 
 /// A visit's outcome, with the client's name as the server knows it before it asks after the handshake, and at the end.
@@ -60,6 +62,10 @@ pub(crate) struct Seen {
 /// A server may learn from a client what it demands of the next one.
 const VISITS: usize = 3;
 
+/// The certificates of the clients that come in between: whatever the server demands, one of them can get in, unless
+/// nobody can. They are as many as the modes of a server that counts its connections.
+const OTHERS: [&str; 3] = ["nobody", "neighbour", "stranger"];
+
 /// Lets a client visit before the change, and after it.
 ///
 /// # Errors
@@ -74,6 +80,9 @@ pub(crate) fn seen(
     let mut stage = Stage::new(programs, situation, way, means, client);
     let session = stage.before()?;
     stage.change();
+    if matches!(means, Means::RejoinAfterOthers(_)) {
+        OTHERS.into_iter().for_each(|other| stage.other_visits(other));
+    }
     let mut seen = Seen { returning: Vec::new(), new: Vec::new() };
     for _ in 0..VISITS {
         let session = SslSession::from_der(&session).expect("a session");
@@ -103,7 +112,7 @@ impl<'a> Stage<'a> {
     ) -> Self {
         let number = std::ptr::from_ref(situation).addr();
         let mut site = Site::new(&format!("client-certificates-{number:x}"));
-        let (Means::Alone(trust) | Means::Rejoin(trust)) = means;
+        let (Means::Alone(trust) | Means::Rejoin(trust) | Means::RejoinAfterOthers(trust)) = means;
         let mut settings = vec![if way.tickets { "" } else { "stateful = yes" }];
         if trust == Trust::Vouched {
             settings.push("context = mail\nclient_certificates = context");
@@ -182,6 +191,14 @@ impl<'a> Stage<'a> {
             .replace("AGAIN", &format!("again context={id_context}"))
     }
 
+    /// Lets another client come for the first time, after the change.
+    fn other_visits(&mut self, name: &str) {
+        let mut other = client(&self.site.folder, name, self.way);
+        other.address = self.site.address();
+        other.name = self.situation.hosts[1];
+        let _ = other.try_connect();
+    }
+
     /// Asks for the host of before the change (0) or of after it (1).
     fn visit(&mut self, host: usize, session: Option<SslSession>) -> Outcome {
         let Self { client, site, situation, .. } = self;
@@ -207,12 +224,13 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Makes a client with its certificate. That takes longer than its visits, because it reads the system's authorities.
-pub(crate) fn client(folder: &Path, situation: &Situation, way: Way) -> Client {
+/// Makes a client with the certificate of this name. That takes longer than its visits, because it reads the system's
+/// authorities.
+pub(crate) fn client(folder: &Path, name: &str, way: Way) -> Client {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
     Client::with(nowhere, way.versions, |connector| {
-        if situation.client != "nobody" {
-            let file = folder.join(situation.client).with_extension("pem");
+        if name != "nobody" {
+            let file = folder.join(name).with_extension("pem");
             connector.set_certificate_chain_file(&file).expect("a certificate");
             connector.set_private_key_file(&file, SslFiletype::PEM).expect("its key");
         }
