@@ -1,9 +1,9 @@
 //! Programs whose checks of client certificates are known, although they run in callbacks of their own.
 //!
 //! A program is known by the file that its callback is in, and by the form of its session-id contexts. nginx makes
-//! SHA-1 of its own certificates and of the authorities' names (`ngx_ssl_session_id_context`), and Apache the hexadecimal
-//! MD5 of the virtual server's name (`mod_ssl.c`). Both resume sessions of other processes from caches of their own
-//! under that context alone.
+//! SHA-1 of its own certificates and of the authorities' names (`ngx_ssl_session_id_context`), and resumes sessions of
+//! other processes from a cache of its own under that context alone. What else it checks, OpenSSL does, and shows. Apache
+//! is not here: its context is the name of a virtual server, and its callback checks more, such as the depth and OCSP.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -12,11 +12,7 @@ use std::sync::OnceLock;
 
 /// Returns true if the program with this callback puts what it checks into session-id contexts, and this is such a one.
 pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool {
-    match id_context.len() {
-        20 => is_in(callback, "nginx"),
-        32 => id_context.iter().all(u8::is_ascii_hexdigit) && is_in(callback, "mod_ssl.so"),
-        _ => false,
-    }
+    id_context.len() == 20 && is_in(callback, "nginx")
 }
 
 /// Returns true if this callback is Postfix's, whose processes begin by `exec` and get their ticket keys from `tlsmgr`.

@@ -11,9 +11,9 @@
 //! the process and its [`family`], together with the settings of the connection that were visible when sessions were
 //! looked up. Until a handshake to that host with these settings is done, handshakes are full.
 //!
-//! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
-//! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
-//! programs, a context that asks for certificates shares with no other, unless the operator vouches
+//! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx is known to put
+//! all that it checks by itself into a hash, which is its session-id context ([`crate::known`]). In all other programs, a
+//! context that asks for certificates shares with no other, unless the operator vouches
 //! ([`crate::Everywhere::vouched`]). What can be seen is in the policy there, too: the same context may ask for something
 //! else tomorrow.
 //!

@@ -1,7 +1,9 @@
 //! Sessions with client certificates, and servers that share a cache and nothing else.
 
+use rejoin_testkit::certificates::{Authority, Pair};
 use rejoin_testkit::port::reserve;
 use std::collections::HashSet;
+use std::fs;
 use std::process::Command;
 
 use openssl::ssl::SslSession;
@@ -142,6 +144,51 @@ fn a_process_for_each_connection_resumes_as_often_as_without_rejoin() {
             assert_eq!(resumed, 6, "{versions:?}, with Rejoin: {with}");
         }
     }
+}
+
+/// Apache checks the depth and OCSP in its callback, and its session-id context is the name of a virtual server.
+#[test]
+#[ignore = "slow: needs Apache; make test-all"]
+fn sessions_of_apache_do_not_outlive_a_restart_that_checks_more() {
+    let ocsp = format!(
+        "SSLOCSPEnable on\nSSLOCSPOverrideResponder on\nSSLOCSPDefaultResponder http://127.0.0.1:{}/\n",
+        reserve()
+    );
+    for (name, more) in [("depth", "SSLVerifyDepth 1\n"), ("ocsp", &ocsp)] {
+        let mut site = Site::new(&format!("fault-apache-{name}"));
+        let one = Authority::new();
+        let below = one.below();
+        let Pair { certificate, key, .. } = below.issue(&["deep"]);
+        fs::write(site.file("one.pem"), one.pem()).expect("a file");
+        fs::write(site.file("deep.pem"), certificate + &below.pem() + &key).expect("a file");
+        let Some(()) = start_apache(&mut site, "") else { return };
+        let deep = Some(site.file("deep.pem"));
+        let mut clients =
+            VERSIONS.map(|versions| Client::presenting(site.address(), versions, deep.as_deref()));
+        for client in &mut clients {
+            client.connect();
+            assert!(client.connect() && client.connect(), "{name}: nothing was kept");
+        }
+        site.stop();
+        start_apache(&mut site, more).expect("installed");
+        for (client, versions) in clients.iter_mut().zip(VERSIONS) {
+            // Apache asks, and takes who has no certificate: this is learned from.
+            assert!(!site.client(versions).connect(), "{name} {versions:?}");
+            assert!(!client.try_connect().is_ok_and(|resumed| resumed), "{name} {versions:?}");
+            let answer = client.answers.get(3).map_or("", String::as_str);
+            assert_eq!(answer, "", "{name} {versions:?}: it is refused");
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
+/// Starts an Apache that asks for certificates.
+fn start_apache(site: &mut Site, more: &str) -> Option<()> {
+    let asks = "StartServers 1\nSSLEngine on\nSSLVerifyClient optional\n\
+        SSLCACertificateFile FOLDER/one.pem\nSSLVerifyDepth 2\n";
+    site.write("apache.conf", &crate::ways::apache("event", &format!("{asks}{more}")));
+    let configuration = site.shown("apache.conf");
+    site.start("apache2", &["-D", "FOREGROUND", "-f", &configuration])
 }
 
 /// Two virtual servers on one address, of which one asks (CVE-2025-23419 of nginx).

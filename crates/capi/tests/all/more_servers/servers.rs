@@ -174,9 +174,9 @@ pub(crate) const SERVERS: [Server; 18] = [
     },
     Server {
         name: "Apache of Debian 13",
-        settings: [&[""]; 2],
         packages: Packages::Debian13,
         script: include_str!("apache.sh"),
+        why: ["", CERTIFICATE],
         ..USUAL
     },
 ];
