@@ -83,6 +83,12 @@ impl Context {
             .is_some_and(|shows| !shows || self.checks.is_some())
     }
 
+    /// Returns true if a session may be resumed in this context now: it may be one of it, and the certificate that its
+    /// client has shown has not expired, which rustls does not check again.
+    pub(crate) fn resumes(&self, session: &[u8], now_s: u64) -> bool {
+        self.allows(session) && !session_value::has_expired(session, now_s)
+    }
+
     /// Returns what the context's keys and seals are made for.
     pub(crate) fn label(&self) -> Label {
         let checks = self.checks.as_ref().map_or(&[][..], |checks| checks);

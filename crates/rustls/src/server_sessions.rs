@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use crate::Context;
 use crate::clock::now_s;
 use crate::connection::{self, Connection, State};
+use crate::session_value;
 
 /// A session store of any kind.
 pub(crate) type AnyStore = dyn SessionStore + Send + Sync;
@@ -99,9 +100,13 @@ impl ServerSessions {
         };
         let (authenticated_s, session) = value.split_first_chunk()?;
         let authenticated_s = u32::from_le_bytes(*authenticated_s).into();
-        let may = self.shared.as_ref().is_none_or(|Shared { context, .. }| {
-            context.allows(session) && !context.is_overdue(authenticated_s, now_s())
-        });
+        let now_s = now_s();
+        let may = match &self.shared {
+            Some(Shared { context, .. }) => {
+                context.resumes(session, now_s) && !context.is_overdue(authenticated_s, now_s)
+            }
+            None => !session_value::has_expired(session, now_s),
+        };
         if !may {
             self.store.record_rejected();
             return None;

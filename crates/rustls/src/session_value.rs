@@ -9,8 +9,34 @@
 //! a session of another form for one with a wrong secret, and fail the handshake. So a session that does not have
 //! exactly this form is not resumed.
 
+use x509_parser::prelude::{FromDer, X509Certificate};
+
 /// Returns true if the session's client has shown a certificate. `None` if this is no session of the known form.
 pub(crate) fn shows_certificate(session: &[u8]) -> Option<bool> {
+    Some(certificates(session)?.is_some())
+}
+
+/// Returns true if the session's client has shown a certificate whose time is over by now, or cannot be read.
+pub(crate) fn has_expired(session: &[u8], now_s: u64) -> bool {
+    let Some(Some(chain)) = certificates(session) else { return false };
+    let end_s = first(chain).and_then(end_s);
+    end_s.is_none_or(|end_s| end_s < now_s.try_into().unwrap_or(i64::MAX))
+}
+
+/// Returns the last second of a certificate's time, in Unix time.
+fn end_s(certificate: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+/// Returns the first certificate of a chain, which is the client's own.
+fn first(chain: &[u8]) -> Option<&[u8]> {
+    Rest(chain).counted(3)
+}
+
+/// Returns the certificates that the session's client has shown, each after its length in 3 bytes, if it has shown any.
+/// `None` if this is no session of the known form.
+fn certificates(session: &[u8]) -> Option<Option<&[u8]>> {
     let mut rest = Rest(session);
     if rest.flag()? {
         rest.counted(1)?;
@@ -18,42 +44,42 @@ pub(crate) fn shows_certificate(session: &[u8]) -> Option<bool> {
     rest.skip(4)?;
     rest.counted(1)?;
     rest.flag()?;
-    let shows = rest.flag()?;
-    if shows {
-        rest.counted(3)?;
-    }
+    let chain = if rest.flag()? { Some(rest.counted(3)?) } else { None };
     if rest.flag()? {
         rest.counted(1)?;
     }
     rest.counted(2)?;
     rest.skip(12)?;
-    rest.0.is_empty().then_some(shows)
+    rest.0.is_empty().then_some(chain)
 }
 
 struct Rest<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl<'a> Rest<'a> {
     fn flag(&mut self) -> Option<bool> {
         let (flag, rest) = self.0.split_first()?;
         self.0 = rest;
         (*flag < 2).then_some(*flag == 1)
     }
 
-    /// Skips what a length of so many bytes counts.
-    fn counted(&mut self, length_bytes: usize) -> Option<()> {
-        let (length, rest) = self.0.split_at_checked(length_bytes)?;
-        self.0 = rest;
+    /// Returns what a length of so many bytes counts.
+    fn counted(&mut self, length_bytes: usize) -> Option<&'a [u8]> {
+        let length = self.skip(length_bytes)?;
         self.skip(length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
     }
 
-    fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.0 = self.0.get(bytes..)?;
-        Some(())
+    fn skip(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (skipped, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(skipped)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rejoin_testkit::certificates::Authority;
+    use rejoin_testkit::certificates::rcgen::date_time_ymd;
+
     use super::*;
 
     /// Returns a session with these parts.
@@ -81,6 +107,31 @@ mod tests {
             assert_eq!(shows_certificate(&session(name, b"", alpn)), Some(false));
             assert_eq!(shows_certificate(&session(name, b"\0\0\x01c", alpn)), Some(true));
         }
+    }
+
+    #[test]
+    fn a_certificate_has_a_last_second() {
+        let pair = Authority::new().issue_with(&["client"], |parameters| {
+            parameters.not_after = date_time_ymd(2030, 1, 1);
+        });
+        const END_S: u64 = 1_893_456_000;
+        let length = (pair.der.len() as u32).to_be_bytes();
+        let one = [&length[1..], &pair.der].concat();
+        let chain = [&one[..], b"\0\0\x01c"].concat();
+        let of = |chain: &[u8]| {
+            let length = (chain.len() as u32).to_be_bytes();
+            let shown = [&[1], &length[1..], chain].concat();
+            [&[0, 3, 4, 0x13, 1, 2, 8, 8, 0][..], &shown, &[0], &[0, 0], &[0; 12]].concat()
+        };
+        for chain in [&one, &chain] {
+            let session = of(chain);
+            assert_eq!(shows_certificate(&session), Some(true));
+            assert!(!has_expired(&session, END_S) && has_expired(&session, END_S + 1));
+        }
+        for unreadable in [&b"\0\0\x01c"[..], b"\0\0\x09c", b"", &one[..one.len() - 1]] {
+            assert!(has_expired(&of(unreadable), 0), "{unreadable:?}");
+        }
+        assert!(!has_expired(&session(b"a", b"", b"h2"), u64::MAX));
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Ticketer {
         let authenticated_s = value.first_chunk().ok_or(TicketEvent::Unknown)?;
         let authenticated_s = u32::from_le_bytes(*authenticated_s).into();
         value.drain(..size_of::<u32>());
-        if !self.context.allows(&value) {
+        if !self.context.resumes(&value, now_s) {
             return Err(TicketEvent::Unknown);
         }
         self.record_event(TicketEvent::Known);

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod examples;
+mod expiry;
 mod pair;
 mod shared;
 mod store;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rejoin_rustls::Connection;
+use rejoin_testkit::certificates::rcgen::date_time_ymd;
 use rejoin_testkit::certificates::{Authority, Pair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -81,6 +83,13 @@ impl Site {
 
     pub(crate) fn certificate(&self) -> Pair {
         self.authority.issue(&["client.test"])
+    }
+
+    /// Returns a client's certificate that ends with this second of Unix time.
+    pub(crate) fn certificate_until(&self, end_s: u64) -> Pair {
+        self.authority.issue_with(&["client.test"], |parameters| {
+            parameters.not_after = date_time_ymd(1970, 1, 1) + Duration::from_secs(end_s);
+        })
     }
 }
 
