@@ -73,8 +73,12 @@ impl Context {
     }
 
     pub(crate) fn is_overdue(&self, authenticated_s: u64, now_s: u64) -> bool {
-        // A time in the future, by a clock that stepped back, is allowed.
-        now_s.saturating_sub(authenticated_s) > self.resumable_for_s
+        is_overdue(authenticated_s, self.resumable_for_s, now_s)
+    }
+
+    /// Returns the same where there is no context, after the longest time that RFC 8446, section 4.6.1, allows one ticket.
+    pub(crate) fn is_overdue_anywhere(authenticated_s: u64, now_s: u64) -> bool {
+        is_overdue(authenticated_s, LONGEST_TICKET_LIFETIME_S, now_s)
     }
 
     /// Returns true if a session, as rustls writes it, may be one of this context.
@@ -102,6 +106,11 @@ impl Context {
         const FOR_TAGS: u8 = 0x5c;
         ContextTag::of(label.as_bytes(), &id_key.map(|byte| byte ^ FOR_TAGS))
     }
+}
+
+fn is_overdue(authenticated_s: u64, resumable_for_s: u64, now_s: u64) -> bool {
+    // A time in the future, by a clock that stepped back, is allowed.
+    now_s.saturating_sub(authenticated_s) > resumable_for_s
 }
 
 const _: () =

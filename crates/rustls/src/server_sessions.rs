@@ -41,7 +41,9 @@ impl ServerSessions {
 
     /// Makes a store that forgets sessions `lifetime_ms` after they were made. Where hints are expected, a
     /// connection outside of any scope does not wait for one. The cache must have been made
-    /// with [`now_ms`] as its clock, and serves one `ServerConfig`: contexts are not told apart within it.
+    /// with [`now_ms`] as its clock, and serves one `ServerConfig`: contexts are not told apart within it. A client makes
+    /// a full handshake after seven days, however often it resumed; a handshake outside of [`Connection::scope`] counts as
+    /// a full one.
     pub fn new(cache: Arc<Cache>, lifetime_ms: u64, hints: Hints) -> Arc<Self> {
         Arc::new(Self { store: cache, lifetime_ms, hints, tag: ContextTag(0), shared: None })
     }
@@ -105,7 +107,10 @@ impl ServerSessions {
             Some(Shared { context, .. }) => {
                 context.resumes(session, now_s) && !context.is_overdue(authenticated_s, now_s)
             }
-            None => !session_value::has_expired(session, now_s),
+            None => {
+                !session_value::has_expired(session, now_s)
+                    && !Context::is_overdue_anywhere(authenticated_s, now_s)
+            }
         };
         if !may {
             self.store.record_rejected();

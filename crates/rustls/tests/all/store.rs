@@ -2,8 +2,12 @@
 //! versions.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use rejoin_cache::{Cache, Capacity, Counters, Fairness, Hints, Settings, SourceBy};
+use rejoin_cache::{
+    Cache, Capacity, ContextTag, Counters, Fairness, Hints, NewSession, SessionId, Settings,
+    SourceBy,
+};
 use rejoin_rustls::{Connection, ServerSessions, now_ms};
 use rustls::server::StoresServerSessions;
 use rustls::{ClientConfig, HandshakeKind, ServerConfig, SupportedProtocolVersion};
@@ -58,6 +62,23 @@ fn a_ticket_is_handed_out_once() {
     assert_eq!(pair.sessions.take(&[1; 32]), Some(vec![2; 150]));
     assert_eq!(pair.sessions.take(&[1; 32]), None);
     assert!(!pair.sessions.put(vec![1; 33], vec![2; 150]), "no session id is that long");
+}
+
+/// TLS 1.3 makes a new session with a new lifetime at every resumption.
+#[test]
+fn renewal_comes_to_an_end() {
+    const DAY_S: u64 = 24 * 3_600;
+    let pair = Pair::new(&rustls::version::TLS13, Hints::Never);
+    let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    let id = SessionId::new(&[1; 32]).expect("an id");
+    for (days, is_found) in [(6, true), (8, false)] {
+        // The time of the full handshake comes first.
+        let authenticated_s = (now_s - days * DAY_S) as u32;
+        let value = [&authenticated_s.to_le_bytes()[..], &[2; 150]].concat();
+        let new = NewSession::new(id, &value, now_ms() + 60_000, ContextTag(0));
+        pair.cache.insert(now_ms(), &new).expect("room");
+        assert_eq!(pair.sessions.get(&[1; 32]).is_some(), is_found, "after {days} days");
+    }
 }
 
 #[test]
