@@ -93,7 +93,7 @@ impl ModuleSettings {
             stateful,
             single_use,
             early_data,
-            tickets: get.tickets(early_data != EarlyData::Program)?,
+            tickets: get.tickets(early_data != EarlyData::Program, stateful)?,
             resumable_for: get.resumable_for()?,
             vouched: get.vouched()?,
             context: get.context()?,
@@ -137,8 +137,12 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
     }
 
     /// Reads the settings of stateless tickets. Those of the server's own keys could be replayed with early data.
-    fn tickets(&self, is_ours: bool) -> Result<Option<TicketSettings>, String> {
+    fn tickets(&self, is_ours: bool, stateful: bool) -> Result<Option<TicketSettings>, String> {
         let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
+        if !ours && !stateful {
+            let why = "the server's own tickets have no such bound: leave out ticket_keys, or set stateful = yes";
+            self.refused("resumable_for", why)?;
+        }
         if is_ours && !ours {
             return Err(
                 "early_data = once needs ticket_keys = shared: leave out ticket_keys".to_owned()
@@ -151,6 +155,12 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
         let schedule = schedule.map_err(|error| error.to_string())?;
         let file = (self.0)("key_file").map(PathBuf::from);
         Ok(ours.then_some(TicketSettings { schedule, file }))
+    }
+
+    /// Refuses a setting that is given.
+    fn refused(&self, name: &str, why: &str) -> Result<(), String> {
+        let given = (self.0)(name);
+        given.map_or(Ok(()), |given| Err(wrong(name, &given.to_string_lossy(), why)))
     }
 
     /// Reads the bound on what one source can take, which belongs to the cache that a capacity makes.
@@ -204,7 +214,6 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
         }
     }
 
-    /// Returns the value of the word that is set, or of the first word if none is.
     /// Reads one of these words. The first is the default.
     fn one_of<T, const N: usize>(&self, name: &str, words: [(&str, T); N]) -> Result<T, String> {
         let text = self.text(name)?;
@@ -306,6 +315,17 @@ mod tests {
             let refused = read(&[(name, text)]).expect_err(text);
             assert!(refused.contains(name), "{name} = {text}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_setting_that_would_do_nothing_is_refused() {
+        let own = ("ticket_keys", "server");
+        let refused = read(&[own, ("resumable_for", "1h")]).expect_err("no bound");
+        assert!(refused.contains("resumable_for") && refused.contains("ticket_keys"), "{refused}");
+        let stateful = [own, ("resumable_for", "1h"), ("stateful", "yes")];
+        let read_stateful = read(&stateful).expect("sessions have the bound");
+        assert_eq!(read_stateful.resumable_for, Duration::from_secs(3_600));
+        assert!(read(&[own, ("resumable_for", "1h"), ("single_use", "yes")]).is_ok());
     }
 
     #[test]
