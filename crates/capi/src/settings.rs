@@ -71,6 +71,7 @@ impl ModuleSettings {
         let cache = cache.parse().map_err(|error| wrong("cache", &cache, error))?;
         let policies = [("predictive", Policy::Predictive), ("lru", Policy::Lru)];
         let policy = get.one_of("policy", policies)?;
+        get.needs_capacity("policy", capacity.is_some())?;
         let single_use = get.one_of("single_use", [("no", false), ("yes", true)])?;
         let early_data = [
             ("program", EarlyData::Program),
@@ -101,6 +102,8 @@ impl ModuleSettings {
         })
     }
 }
+
+const NEEDS_CAPACITY: &str = "set capacity, too: a cache that another server made keeps its own";
 
 /// The source of the settings.
 struct Asked<G>(G);
@@ -139,6 +142,12 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
     /// Reads the settings of stateless tickets. Those of the server's own keys could be replayed with early data.
     fn tickets(&self, is_ours: bool, stateful: bool) -> Result<Option<TicketSettings>, String> {
         let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
+        if !ours {
+            let of_our_keys = ["rotate_every", "ticket_lifetime", "key_file"];
+            of_our_keys.into_iter().try_for_each(|name| {
+                self.refused(name, "it needs ticket_keys = shared: leave out ticket_keys")
+            })?;
+        }
         if !ours && !stateful {
             let why = "the server's own tickets have no such bound: leave out ticket_keys, or set stateful = yes";
             self.refused("resumable_for", why)?;
@@ -155,6 +164,11 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
         let schedule = schedule.map_err(|error| error.to_string())?;
         let file = (self.0)("key_file").map(PathBuf::from);
         Ok(ours.then_some(TicketSettings { schedule, file }))
+    }
+
+    /// Refuses a setting of the cache that a capacity makes, where none is made.
+    fn needs_capacity(&self, name: &str, has_capacity: bool) -> Result<(), String> {
+        if has_capacity { Ok(()) } else { self.refused(name, NEEDS_CAPACITY) }
     }
 
     /// Refuses a setting that is given.
@@ -179,11 +193,7 @@ impl<G: Fn(&str) -> Option<OsString>> Asked<G> {
         };
         let percent = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());
         match percent {
-            Some(1..=100) if !has_capacity => Err(wrong(
-                "source_share",
-                &text,
-                "set capacity, too: a cache that another server made keeps its own",
-            )),
+            Some(1..=100) if !has_capacity => Err(wrong("source_share", &text, NEEDS_CAPACITY)),
             Some(percent @ 1..=100) => Ok(Some(Fairness { by, percent })),
             _ => Err(wrong("source_share", &text, "write 1% to 100%")),
         }
@@ -320,12 +330,24 @@ mod tests {
     #[test]
     fn a_setting_that_would_do_nothing_is_refused() {
         let own = ("ticket_keys", "server");
-        let refused = read(&[own, ("resumable_for", "1h")]).expect_err("no bound");
-        assert!(refused.contains("resumable_for") && refused.contains("ticket_keys"), "{refused}");
+        for (name, text) in [
+            ("resumable_for", "1h"),
+            ("key_file", "k"),
+            ("rotate_every", "1h"),
+            ("ticket_lifetime", "2d"),
+        ] {
+            let refused = read(&[own, (name, text)]).expect_err(name);
+            assert!(refused.contains(name) && refused.contains("ticket_keys"), "{refused}");
+        }
         let stateful = [own, ("resumable_for", "1h"), ("stateful", "yes")];
         let read_stateful = read(&stateful).expect("sessions have the bound");
         assert_eq!(read_stateful.resumable_for, Duration::from_secs(3_600));
         assert!(read(&[own, ("resumable_for", "1h"), ("single_use", "yes")]).is_ok());
+        for policy in ["lru", "predictive"] {
+            let refused = read(&[("policy", policy)]).expect_err("no capacity");
+            assert!(refused.contains("policy") && refused.contains("set capacity"), "{refused}");
+            assert!(read(&[("policy", policy), ("capacity", "8MiB")]).is_ok());
+        }
     }
 
     #[test]
