@@ -314,7 +314,9 @@ impl RejoinStore {
         let sessions = if hints == Hints::Expected { &self.hinted } else { &self.unhinted };
         sessions.get_or_init(|| {
             let tiered = Tiered::new(Arc::clone(&self.store));
-            ServerSessions::new(tiered, *self.store.id_key(), hints)
+            let sessions = ServerSessions::new(tiered, *self.store.id_key(), hints);
+            process::tell_when_sourceless(&sessions, self.store.name());
+            sessions
         })
     }
 

@@ -140,6 +140,12 @@ fn attached(settings: &ModuleSettings, store: &Store) -> String {
     )
 }
 
+/// Has it reported, once, that a client's source is not known.
+pub(crate) fn tell_when_sourceless(sessions: &ServerSessions<Tiered>, cache: &CacheName) {
+    let name = cache.clone();
+    sessions.when_sourceless(move |by| report(&format!("cache {name}: {}", sourceless(by))));
+}
+
 /// Formats the report that a client's source is not known.
 fn sourceless(by: SourceBy) -> &'static str {
     match by {
@@ -196,8 +202,7 @@ fn open(
         EarlyData::Program | EarlyData::Once => Tiered::new(Arc::clone(&store)),
     };
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
-    let name = settings.cache.clone();
-    sessions.when_sourceless(move |by| report(&format!("cache {name}: {}", sourceless(by))));
+    tell_when_sourceless(&sessions, &settings.cache);
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .single_use(settings.single_use)

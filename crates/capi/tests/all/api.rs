@@ -129,6 +129,13 @@ fn a_process_that_cannot_be_attached_is_told_once_and_goes_on() {
 }
 
 #[test]
+fn a_client_whose_source_is_not_known_is_told_of_once() {
+    let told = check(&["sourceless"], &[]);
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains(": source_share does not bound clients without an address"), "{told}");
+}
+
+#[test]
 fn the_example_serves_clients_that_come_back() {
     let mut site = Site::new("api-example");
     site.environment.clear();

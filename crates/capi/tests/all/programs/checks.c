@@ -507,6 +507,23 @@ static void children(void)
     rejoin_close(store);
 }
 
+/* Handshakes through memory have no address. */
+static void sourceless(void)
+{
+    rejoin_settings settings = {.struct_size = sizeof settings,
+                                .name = name,
+                                .capacity_bytes = 1 << 20,
+                                .source_percent = 10,
+                                .source_by = REJOIN_SOURCE_ADDRESS};
+    rejoin_store *store;
+    CHECK(rejoin_open(&settings, &store) == REJOIN_OK);
+    SSL_CTX *context = new_server();
+    CHECK(rejoin_attach(store, context, REJOIN_STATEFUL) == REJOIN_OK);
+    share(context, context, 1);
+    SSL_CTX_free(context);
+    rejoin_close(store);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -516,6 +533,7 @@ static const struct {
     {"ticket-keys", ticket_keys}, {"early-data", early_data},
     {"hints", hints},         {"late", late},         {"threads", threads},
     {"process", process},     {"process-fails", process_fails}, {"children", children},
+    {"sourceless", sourceless},
 };
 
 int main(int count, char **words)
