@@ -1,6 +1,6 @@
 //! `rejoin run`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::hash::Hasher;
 use std::io::ErrorKind;
@@ -35,12 +35,12 @@ Examples:
   rejoin run --stateful -- python3 server.py
   rejoin run --client -- curl https://example.com/")]
 pub(crate) struct Arguments {
-    /// The cache's name
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    cache: CacheName,
-    /// Memory that the cache may take
-    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
-    capacity: Bytes,
+    /// The cache's name [default: $REJOIN_CACHE, else default]
+    #[arg(long, value_name = "NAME")]
+    cache: Option<CacheName>,
+    /// Memory that the cache may take [default: $REJOIN_CAPACITY, else what the cache has, else 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
     /// The most that the clients of one network, certificate or name can take of the cache, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     source_share: Option<u32>,
@@ -66,9 +66,9 @@ pub(crate) struct Arguments {
     /// Share sessions only with programs of the same label
     #[arg(long, value_name = "TEXT")]
     label: Option<Label>,
-    /// The folder of the caches
-    #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
-    folder: PathBuf,
+    /// The folder of the caches [default: $REJOIN_FOLDER, else /dev/shm]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
     /// How the program loads the library
     #[arg(long, value_enum, value_name = "WAY", default_value = "both")]
     by: Way,
@@ -101,21 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.client {
         command.envs(ways_in(Way::Preload, &library)?);
     } else {
-        command
-            .envs(ways_in(arguments.by, &library)?)
-            .env("REJOIN_CACHE", arguments.cache.to_string())
-            .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
-            .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
-            .env("REJOIN_FOLDER", &arguments.folder);
-        if let Some(percent) = arguments.source_share {
-            command.env("REJOIN_SOURCE_SHARE", format!("{percent}%"));
-        }
-        if let Some(by) = &arguments.source_by {
-            command.env("REJOIN_SOURCE_BY", by);
-        }
-        if let Some(way) = &arguments.admit_early_data {
-            command.env("REJOIN_EARLY_DATA", way);
-        }
+        command.envs(ways_in(arguments.by, &library)?).envs(settings(arguments));
     }
     match &arguments.manager {
         Some(socket) => command.env("REJOIN_MANAGER", std::path::absolute(socket)?),
@@ -126,6 +112,49 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let failed = command.exec();
     Err(failed).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
+}
+
+/// Returns the variables of the settings that were asked for, and of those without which no cache is made. All others
+/// stay as the user has them.
+fn settings(arguments: &Arguments) -> Vec<(&'static str, OsString)> {
+    let share = arguments.source_share.map(|percent| format!("{percent}%"));
+    let capacity = arguments.capacity.map(|Bytes(bytes)| bytes.to_string());
+    let cache = arguments.cache.as_ref().map(CacheName::to_string);
+    let given = [
+        ("REJOIN_CACHE", cache.map(OsString::from)),
+        ("REJOIN_CAPACITY", capacity.map(OsString::from)),
+        ("REJOIN_STATEFUL", arguments.stateful.then(|| "yes".into())),
+        ("REJOIN_FOLDER", arguments.folder.as_ref().map(OsString::from)),
+        ("REJOIN_SOURCE_SHARE", share.map(OsString::from)),
+        ("REJOIN_SOURCE_BY", arguments.source_by.as_ref().map(OsString::from)),
+        ("REJOIN_EARLY_DATA", arguments.admit_early_data.as_ref().map(OsString::from)),
+    ];
+    let value = |name| {
+        let given = given.iter().find(|(of, _)| *of == name).and_then(|(_, value)| value.clone());
+        given.or_else(|| std::env::var_os(name))
+    };
+    let cache = value("REJOIN_CACHE").unwrap_or_else(|| "default".into());
+    let folder = value("REJOIN_FOLDER").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from);
+    // The settings of a cache that is made. One that is there has its own, and keeps them if none are asked for.
+    let are_asked_for =
+        ["REJOIN_SOURCE_SHARE", "REJOIN_POLICY"].into_iter().any(|of| value(of).is_some());
+    let needs_capacity =
+        value("REJOIN_CAPACITY").is_none() && (are_asked_for || !is_there(&folder, &cache));
+    let usual = [
+        ("REJOIN_CACHE", Some(cache).filter(|_| value("REJOIN_CACHE").is_none())),
+        ("REJOIN_CAPACITY", needs_capacity.then(|| CAPACITY.into())),
+    ];
+    let set = |(name, value): (&'static str, Option<OsString>)| Some((name, value?));
+    given.into_iter().chain(usual).filter_map(set).collect()
+}
+
+/// The capacity of a cache that is made, if the user has not said it.
+const CAPACITY: &str = "32MiB";
+
+/// Returns true if this user can use the cache as it is.
+fn is_there(folder: &Path, cache: &OsStr) -> bool {
+    let name = cache.to_str().and_then(|cache| cache.parse().ok());
+    name.is_some_and(|name| Store::open(folder, &name, None).is_ok())
 }
 
 /// Returns the value of `LD_PRELOAD` for a program that is only a client. `given` is the path of `librejoin.so`, if the

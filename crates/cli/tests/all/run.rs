@@ -1,6 +1,8 @@
 //! The environment that `rejoin run` gives to a program.
 
 use crate::REJOIN;
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::Store;
 use rejoin_testkit::serve::scratch;
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -58,6 +60,52 @@ fn the_share_of_a_source_is_a_variable() {
     ] {
         assert_eq!(printed(&variable(&library, options, name, None)), expected, "{options:?}");
     }
+}
+
+/// An option overrides a variable, and a variable overrides what no option asks for.
+#[test]
+fn a_variable_of_the_users_stays_unless_an_option_is_given() {
+    let (library, _) = libraries("run-variables");
+    let folder = library.parent().expect("a folder").to_str().expect("UTF-8");
+    for (name, option, given, expected, usual) in [
+        ("REJOIN_CACHE", &["--cache", "web"][..], "mail", "web", "default"),
+        ("REJOIN_CAPACITY", &["--capacity", "2MiB"], "8MiB", "2097152", "32MiB"),
+        ("REJOIN_STATEFUL", &["--stateful"], "yes", "yes", ""),
+        ("REJOIN_FOLDER", &["--folder", folder], "/nowhere", folder, ""),
+    ] {
+        let of = |options, before| {
+            let name_of = ["--cache", "nobody-has-made-it"];
+            let more = if name == "REJOIN_CAPACITY" { &name_of[..] } else { &[] };
+            printed(&variable(&library, &[more, options].concat(), name, before))
+        };
+        assert_eq!(of(option, Some(given)), expected, "{name}: the option");
+        assert_eq!(of(&[], Some(given)), given, "{name}: the variable");
+        assert_eq!(of(&[], None), usual, "{name}: neither");
+    }
+}
+
+/// A capacity would replace a cache of another size.
+#[test]
+fn a_cache_that_is_there_keeps_its_size() {
+    let (library, _) = libraries("run-there");
+    let folder = library.parent().expect("a folder");
+    let settings = Settings::new(Capacity::Bytes(2 << 20));
+    let store = Store::open(folder, &"web".parse().expect("a name"), Some(&settings));
+    drop(store.expect("a cache"));
+    let of_web = ["--folder", folder.to_str().expect("UTF-8"), "--cache", "web"];
+    let capacity = |more: &[&str]| {
+        let options = [&of_web[..], more].concat();
+        printed(&variable(&library, &options, "REJOIN_CAPACITY", None))
+    };
+    assert_eq!(capacity(&[]), "");
+    assert_eq!(capacity(&["--capacity", "4MiB"]), "4194304");
+    assert_eq!(capacity(&["--source-share", "10"]), "32MiB", "the share is of a new cache");
+    let other = ["--folder", of_web[1], "--cache", "mail"];
+    assert_eq!(
+        printed(&variable(&library, &other, "REJOIN_CAPACITY", None)),
+        "32MiB",
+        "it is not there"
+    );
 }
 
 #[test]
