@@ -60,10 +60,14 @@ pub struct Facts {
     pub addresses_left_out: usize,
     /// Sessions of one address, offered to another.
     pub crossings: Vec<Crossing>,
+    /// Crossings that were due, and that no session was offered for.
+    pub crossings_not_tried: Vec<NotTried>,
     /// Sessions under other names, at the first address.
     pub names: Vec<NameFacts>,
     /// The connections that were made.
     pub connections: u32,
+    /// True if an address needed more connections than it may have.
+    pub bound_reached: bool,
     /// True if the examination was interrupted.
     pub interrupted: bool,
     /// The Unix time of an earlier report with a key name that tickets have still, in seconds.
@@ -225,6 +229,15 @@ impl WayFacts {
         }
     }
 
+    /// Returns true if it is not known whether sessions resume at once, though the server may speak this version.
+    fn is_open(&self) -> bool {
+        let is_end = matches!(self.failure, Some(Failure::Spent | Failure::Interrupted));
+        match self.spoken {
+            None => is_end,
+            Some(spoken) => spoken && self.issued == Some(true) && self.at_once.tried == 0,
+        }
+    }
+
     /// Returns what is known of the change of keys. A server of several keys at a time tells nothing: another worker may
     /// have answered.
     pub fn key(&self) -> Key {
@@ -265,6 +278,17 @@ pub struct Crossing {
     /// The returns.
     #[serde(flatten)]
     pub tally: Tally,
+}
+
+/// A crossing that a failure, the bound of connections or an interruption left open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotTried {
+    /// The address that would have made the sessions.
+    pub from: SocketAddr,
+    /// The address that would have been offered them.
+    pub to: SocketAddr,
+    /// The way.
+    pub way: Way,
 }
 
 /// Sessions and another name.
@@ -310,7 +334,8 @@ impl Facts {
         }
     }
 
-    /// Returns true if, over each version that an address speaks, all returns of one way at least resumed.
+    /// Returns true if, over each version that an address speaks, all returns of one way at least resumed, and nothing was
+    /// left open.
     pub(crate) fn all_resume(&self) -> bool {
         let whole = |at: &AddressFacts, version| {
             let mut ways = at.ways.iter().filter(|facts| facts.way.version() == version);
@@ -321,9 +346,28 @@ impl Facts {
             ways.map(move |facts| (at, facts.way.version()))
         });
         let mut spoken = spoken.peekable();
+        let mut ways = self.addresses.iter().flat_map(|at| &at.ways);
         !self.interrupted
+            && !ways.any(WayFacts::is_open)
+            && !self.leaves_crossings_open()
             && spoken.peek().is_some()
             && spoken.all(|(at, version)| whole(at, version))
+    }
+
+    /// Returns true if a crossing was not tried that counts: one of session ids does not where all tickets cross.
+    fn leaves_crossings_open(&self) -> bool {
+        let is_open = |way| self.crossings_not_tried.iter().any(|pair| pair.way == way);
+        is_open(Way::Tickets)
+            || is_open(Way::Tls13)
+            || is_open(Way::Ids) && !self.all_tickets_cross()
+    }
+
+    /// Returns true if tickets of TLS 1.2 resumed in all directions between addresses, and there was one at least.
+    pub(crate) fn all_tickets_cross(&self) -> bool {
+        let is_open = self.crossings_not_tried.iter().any(|pair| pair.way == Way::Tickets);
+        let of_tickets = |crossing: &&Crossing| crossing.way == Way::Tickets;
+        let mut tickets = self.crossings.iter().filter(of_tickets).peekable();
+        !is_open && tickets.peek().is_some() && tickets.all(|crossing| crossing.tally.resumed > 0)
     }
 
     /// Returns all that was found for a way, with its address.

@@ -364,11 +364,7 @@ impl Seen<'_> {
                 first.from,
                 first.to
             );
-            let tickets =
-                self.facts.crossings.iter().filter(|crossing| crossing.way == Way::Tickets);
-            let mut tickets = tickets.map(|crossing| crossing.tally.resumed > 0).peekable();
-            let is_minor =
-                way == Way::Ids && tickets.peek().is_some() && tickets.all(|taken| taken);
+            let is_minor = way == Way::Ids && self.facts.all_tickets_cross();
             let severity = if is_minor { Severity::Note } else { Severity::Loss };
             self.add(severity, Cause::MachinesApart, Some(way), text);
         }
@@ -507,6 +503,7 @@ fn holders(facts: &WayFacts) -> String {
 fn loss(facts: &Facts, version: &'static str) -> Loss {
     let ways = Way::ALL.into_iter().filter(|way| way.version() == version);
     let shares = ways.clone().filter_map(|way| resuming_share(facts, way));
+    let is_open = ways.clone().any(|way| is_crossing_open(facts, way));
     let measured = ways.flat_map(|way| facts.of_way(way)).find_map(|(_, facts)| {
         let (full, resumed) = (facts.full?, facts.resumed?);
         Some((
@@ -516,7 +513,7 @@ fn loss(facts: &Facts, version: &'static str) -> Loss {
     });
     Loss {
         version,
-        resuming_share: shares.reduce(f64::max),
+        resuming_share: shares.reduce(f64::max).filter(|_| !is_open),
         bytes: measured.map(|(bytes, _)| bytes),
         round_trips: measured.map(|(_, round_trips)| round_trips),
     }
@@ -540,6 +537,12 @@ fn resuming_share(facts: &Facts, way: Way) -> Option<f64> {
     let across = mean(crossings.map(|crossing| f64::from(crossing.tally.resumed.min(1))).collect());
     let across = across.unwrap_or(if count > 1.0 { 0.0 } else { own });
     Some((own + (count - 1.0) * across) / count)
+}
+
+/// Returns true if all crossings that were due are open, so that there is no mean of others.
+fn is_crossing_open(facts: &Facts, way: Way) -> bool {
+    let is_tried = facts.crossings.iter().any(|crossing| crossing.way == way);
+    !is_tried && facts.crossings_not_tried.iter().any(|pair| pair.way == way)
 }
 
 impl Cause {

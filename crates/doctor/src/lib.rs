@@ -20,8 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 pub use connection::{Cost, Failure};
 pub use facts::{
-    AddressFacts, Certificate, Crossing, Earlier, Facts, Key, Later, NameFacts, Replay, Tally, Way,
-    WayFacts,
+    AddressFacts, Certificate, Crossing, Earlier, Facts, Key, Later, NameFacts, NotTried, Replay,
+    Tally, Way, WayFacts,
 };
 pub use findings::{Cause, Finding, Loss, Severity, findings};
 pub use mends::Mends;

@@ -16,7 +16,8 @@ use openssl::x509::X509VerifyResult;
 
 use crate::connection::{Cost, Failure, Made, Tickets, Wanted};
 use crate::facts::{
-    AddressFacts, Certificate, Crossing, Facts, Later, NameFacts, Tally, Way, WayFacts, key_names,
+    AddressFacts, Certificate, Crossing, Facts, Later, NameFacts, NotTried, Tally, Way, WayFacts,
+    key_names,
 };
 use crate::heard::{Heard, Mode, Token, context};
 use crate::settings::{Host, Settings};
@@ -40,7 +41,7 @@ pub fn examine(settings: &Settings, watch: Watch<'_>) -> Result<Facts, Error> {
     let mut probe = Probe::new(settings, watch)?;
     let mut places: Vec<Place> =
         addresses.into_iter().map(|address| probe.first_round(address)).collect();
-    let crossings = probe.crossings(&places);
+    let (crossings, crossings_not_tried) = probe.crossings(&places);
     let names = probe.names(&places);
     if settings.replay {
         probe.replays(&mut places);
@@ -60,8 +61,10 @@ pub fn examine(settings: &Settings, watch: Watch<'_>) -> Result<Facts, Error> {
         addresses,
         addresses_left_out,
         crossings,
+        crossings_not_tried,
         names,
         connections: probe.spent.values().sum(),
+        bound_reached: probe.bound_reached,
         interrupted,
         same_key_since_s: None,
     })
@@ -178,6 +181,8 @@ struct Probe<'a> {
     contexts: HashMap<Mode, SslContext>,
     /// Connections to each address.
     spent: HashMap<SocketAddr, u32>,
+    /// True if a connection was not made for their number.
+    bound_reached: bool,
     /// How the tickets of TLS 1.3 come at each address, and the connections in a row without.
     tickets: HashMap<SocketAddr, (Tickets, u32)>,
 }
@@ -188,7 +193,8 @@ impl<'a> Probe<'a> {
         let made = modes.into_iter().map(|mode| Ok((mode, context(mode)?)));
         let contexts = made.collect::<Result<_, openssl::error::ErrorStack>>();
         let contexts = contexts.map_err(|error| Error::Library(error.to_string()))?;
-        Ok(Self { settings, watch, contexts, spent: HashMap::new(), tickets: HashMap::new() })
+        let (spent, tickets) = (HashMap::new(), HashMap::new());
+        Ok(Self { settings, watch, contexts, spent, bound_reached: false, tickets })
     }
 
     /// Counts a connection that is about to be made.
@@ -198,6 +204,7 @@ impl<'a> Probe<'a> {
         }
         let spent = self.spent.entry(address).or_default();
         if *spent >= self.settings.connections {
+            self.bound_reached = true;
             return Err(Failure::Spent);
         }
         *spent += 1;
@@ -411,9 +418,9 @@ impl<'a> Probe<'a> {
         study.facts.after_others = resumed.map(|resumed| Later { after, resumed });
     }
 
-    /// Offers each address's sessions to the next ones.
-    fn crossings(&mut self, places: &[Place]) -> Vec<Crossing> {
-        let mut crossings = Vec::new();
+    /// Offers each address's sessions to the next ones. Returns those that were tried, and the others.
+    fn crossings(&mut self, places: &[Place]) -> (Vec<Crossing>, Vec<NotTried>) {
+        let (mut crossings, mut not_tried) = (Vec::new(), Vec::new());
         for (at, from) in places.iter().enumerate() {
             let next =
                 (1..places.len()).take(CROSSED).map(|step| &places[(at + step) % places.len()]);
@@ -422,12 +429,16 @@ impl<'a> Probe<'a> {
                 let is_taken =
                     |place: &Place| place.study(way).is_some_and(|facts| facts.at_once.resumed > 0);
                 if is_taken(from) && is_taken(to) {
-                    let tally = self.crossing(from.address, to.address, way);
-                    crossings.push(Crossing { from: from.address, to: to.address, way, tally });
+                    let (from, to) = (from.address, to.address);
+                    let tally = self.crossing(from, to, way);
+                    match tally.tried {
+                        0 => not_tried.push(NotTried { from, to, way }),
+                        _ => crossings.push(Crossing { from, to, way, tally }),
+                    }
                 }
             }
         }
-        crossings
+        (crossings, not_tried)
     }
 
     fn crossing(&mut self, from: SocketAddr, to: SocketAddr, way: Way) -> Tally {

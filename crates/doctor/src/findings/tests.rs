@@ -1,5 +1,5 @@
 use super::*;
-use crate::facts::{Later, Replay, Tally};
+use crate::facts::{Later, NotTried, Replay, Tally};
 use crate::settings::Target;
 use crate::{Cost, Failure};
 
@@ -51,8 +51,10 @@ fn facts(addresses: Vec<AddressFacts>) -> Facts {
         addresses,
         addresses_left_out: 0,
         crossings: Vec::new(),
+        crossings_not_tried: Vec::new(),
         names: Vec::new(),
         connections: 40,
+        bound_reached: false,
         interrupted: false,
         same_key_since_s: None,
     }
@@ -166,6 +168,65 @@ fn the_loss_is_the_share_of_returns_and_the_difference_in_cost() {
         crossing.tally = tally(1, 2);
     });
     assert_eq!(causes(&two), [(Severity::Note, Cause::MachinesApart)]);
+}
+
+#[test]
+fn directions_that_were_not_tried_are_neither_good_nor_bad() {
+    let directions = [(1, 2), (2, 1)].map(|(from, to)| (address(from), address(to)));
+    let of = |tickets: [Option<u32>; 2], ids: [Option<u32>; 2]| {
+        let mut two = facts(vec![at(1, good()), at(2, good())]);
+        for (way, resumed) in [(Way::Tickets, tickets), (Way::Ids, ids)] {
+            for ((from, to), resumed) in directions.into_iter().zip(resumed) {
+                match resumed {
+                    Some(resumed) => {
+                        let tally = tally(resumed, 1);
+                        two.crossings.push(Crossing { from, to, way, tally });
+                    }
+                    None => two.crossings_not_tried.push(NotTried { from, to, way }),
+                }
+            }
+        }
+        crate::Report::new(two)
+    };
+    let (good, half, open) = ([Some(1); 2], [Some(1), None], [None; 2]);
+    assert_eq!(of(good, good).resumes, Some(true));
+    for (tickets, ids) in [(half, good), (open, good), (half, half), (open, open)] {
+        let report = of(tickets, ids);
+        assert_eq!((report.resumes, &report.findings[..]), (None, &[][..]));
+    }
+    assert_eq!(of(good, open).resumes, Some(true), "few clients take ids only");
+    // One direction of one that was tried, and the other counts as the mean.
+    let missed = of([Some(0), None], good);
+    assert_eq!(missed.resumes, Some(false));
+    assert!(missed.findings[0].seen[0].contains("in 1 of 1 directions"), "{:?}", missed.findings);
+    assert_eq!(resuming_share(&missed.facts, Way::Tickets), Some(0.5));
+    let mut all = of(good, [Some(0), None]);
+    all.facts.crossings.retain(|crossing| crossing.way == Way::Ids);
+    assert_eq!(loss(&all.facts, "1.2").resuming_share, Some(0.5));
+    let direction = NotTried { from: address(1), to: address(2), way: Way::Tickets };
+    all.facts.crossings_not_tried.push(direction);
+    assert_eq!(loss(&all.facts, "1.2").resuming_share, None);
+    let text = half_tried(&of(half, good));
+    assert_eq!(text, "TLS 1.2 ticket elsewhere: resumed A→B; not none; not tried: B→A.");
+}
+
+fn half_tried(report: &crate::Report) -> String {
+    let text = report.text();
+    let line = text.lines().find(|line| line.contains("not tried"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn a_way_that_the_bound_left_open_is_not_known_to_resume() {
+    let resumes = |open: WayFacts| {
+        let [ids, tickets, _] = good();
+        crate::Report::new(facts(vec![at(1, [ids, tickets, open])])).resumes
+    };
+    let new = WayFacts::new(Way::Tls13);
+    assert_eq!(resumes(WayFacts { failure: Some(Failure::Spent), ..new.clone() }), None);
+    assert_eq!(resumes(WayFacts { failure: Some(Failure::TooLate), ..new }), Some(true));
+    let issued = WayFacts { at_once: Tally::default(), ..way(Way::Tls13, 0) };
+    assert_eq!(resumes(issued), None);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The cells that the tables of the terminal and of the page have in common.
 
-use crate::connection::{Cost, Failure};
-use crate::facts::{AddressFacts, Crossing, Facts, Key, Later, Replay, Way, WayFacts};
+use std::net::SocketAddr;
+
+use crate::connection::Cost;
+use crate::facts::{AddressFacts, Facts, Key, Later, Replay, Way, WayFacts};
 use crate::findings::{Finding, Loss, Severity};
 
 /// The heads of the table of ways.
@@ -9,7 +11,7 @@ pub(super) const HEAD: [&str; 9] =
     ["at", "TLS", "by", "at once", "others", "later", "lifetime", "tickets", "keys"];
 
 /// Names an address: A, B, C and so on.
-pub(super) fn letter(facts: &Facts, address: std::net::SocketAddr) -> String {
+pub(super) fn letter(facts: &Facts, address: SocketAddr) -> String {
     let at = facts.addresses.iter().position(|known| known.address == address);
     let letter = at.and_then(|at| u8::try_from(at).ok()).map_or('?', |at| (b'A' + at % 26) as char);
     letter.to_string()
@@ -87,23 +89,36 @@ fn keys(facts: &WayFacts) -> String {
     }
 }
 
-/// Returns a line for each way between addresses: the directions in which sessions resumed, and the others.
+/// Returns a line for each way between addresses: the directions in which sessions resumed, the others, and those that were
+/// not tried.
 pub(super) fn crossings(facts: &Facts) -> Vec<String> {
-    let pairs = |way, resumed| {
-        let all = facts.crossings.iter().filter(move |crossing| crossing.way == way);
-        let all = all.filter(move |crossing| (crossing.tally.resumed > 0) == resumed);
-        let pair = |crossing: &Crossing| {
-            format!("{}→{}", letter(facts, crossing.from), letter(facts, crossing.to))
-        };
+    let pairs = |all: &mut dyn Iterator<Item = (SocketAddr, SocketAddr)>| {
+        let pair = |(from, to)| format!("{}→{}", letter(facts, from), letter(facts, to));
         let pairs = all.map(pair).collect::<Vec<_>>().join(" ");
         if pairs.is_empty() { "none".to_owned() } else { pairs }
     };
-    let is_tried = |way: &Way| facts.crossings.iter().any(|crossing| crossing.way == *way);
-    let line = |way: Way| {
-        let (yes, no) = (pairs(way, true), pairs(way, false));
-        format!("TLS {} {} elsewhere: resumed {yes}; not {no}.", way.version(), way.token())
+    let tried = |way, resumed| {
+        let all = facts.crossings.iter().filter(move |crossing| crossing.way == way);
+        let mut all = all
+            .filter(move |crossing| (crossing.tally.resumed > 0) == resumed)
+            .map(|crossing| (crossing.from, crossing.to));
+        pairs(&mut all)
     };
-    Way::ALL.into_iter().filter(is_tried).map(line).collect()
+    let not_tried = |way| {
+        let all = facts.crossings_not_tried.iter().filter(move |pair| pair.way == way);
+        let mut all = all.map(|pair| (pair.from, pair.to)).peekable();
+        all.peek().is_some().then(|| format!("; not tried: {}", pairs(&mut all)))
+    };
+    let is_due = |way: &Way| {
+        let mut ways = facts.crossings.iter().map(|crossing| crossing.way);
+        ways.any(|of| of == *way) || not_tried(*way).is_some()
+    };
+    let line = |way: Way| {
+        let (yes, no) = (tried(way, true), tried(way, false));
+        let open = not_tried(way).unwrap_or_default();
+        format!("TLS {} {} elsewhere: resumed {yes}; not {no}{open}.", way.version(), way.token())
+    };
+    Way::ALL.into_iter().filter(is_due).map(line).collect()
 }
 
 /// Returns sentences on what the tables have no column for.
@@ -144,8 +159,7 @@ pub(super) fn remarks(facts: &Facts) -> Vec<String> {
         Some(format!("Early data at {}: {}", letter(facts, at.address), replay(at.replay?)))
     }));
     remarks.push(key(facts));
-    let mut ways = facts.addresses.iter().flat_map(|at| &at.ways);
-    if ways.any(|way| way.failure == Some(Failure::Spent)) {
+    if facts.bound_reached {
         remarks.push("The bound of connections was reached: raise --connections.".to_owned());
     }
     if facts.interrupted {

@@ -1,6 +1,6 @@
 //! Several that answer for one name, with keys of their own or shared.
 
-use rejoin_doctor::{Cause, Earlier, Facts, Report, Severity, Way};
+use rejoin_doctor::{Cause, Earlier, Facts, Report, Settings, Severity, Way};
 
 use crate::site::{Site, examined};
 
@@ -38,6 +38,22 @@ fn machines_with_one_key_file_are_well() {
     let found = examined(&site.settings(&MACHINES)).expect("handshakes");
     found.assert_in_the_way(&[]);
     assert!(found.0.facts.crossings.iter().all(|crossing| crossing.tally.resumed == 1));
+}
+
+#[test]
+fn directions_beyond_the_bound_are_not_tried() {
+    let site = machines("ssl_session_ticket_key FOLDER/ticket.key;");
+    // An address needs 15 for itself, and 8 for the directions.
+    let bound = site.settings(&MACHINES);
+    let settings = Settings { attempts: 1, others: 0, connections: 19, ..bound };
+    let report = examined(&settings).expect("handshakes").0;
+    let (facts, text) = (&report.facts, report.text());
+    assert!(facts.crossings.iter().all(|crossing| crossing.tally.resumed == 1), "{text}");
+    assert_eq!(facts.crossings.len() + facts.crossings_not_tried.len(), 12, "{text}");
+    assert!(!facts.crossings_not_tried.is_empty(), "{text}");
+    assert_eq!(report.resumes, None, "{text}");
+    let remark = "The bound of connections was reached";
+    assert!(text.contains("not none; not tried: ") && text.contains(remark), "{text}");
 }
 
 #[test]
