@@ -248,8 +248,9 @@ fn around_time(line: &[u8]) -> Option<(&[u8], Moment, &[u8])> {
     })
 }
 
-/// Finds the client in what precedes the time: the first address; or else the first word. With `with_port`, the last
-/// word is an address and a port.
+/// Finds the client in what precedes the time. With `with_port`, the last word is an address and a port. Else it is the
+/// word before the identity and the user, if that is an address: others may stand in front, of a host that syslog names
+/// or of a virtual host. Or else it is the last address, or the first word.
 fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     let words = || before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     if with_port && let Some(last) = words().next_back() {
@@ -261,7 +262,9 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     }
     let is_address =
         |word: &&[u8]| str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
-    words().find(is_address).or_else(|| words().next()).map(|word| (word, None))
+    let in_place = words().nth_back(2).filter(is_address);
+    let address = in_place.or_else(|| words().rfind(is_address));
+    address.or_else(|| words().next()).map(|word| (word, None))
 }
 
 /// A word of a line, or what is between quotes.

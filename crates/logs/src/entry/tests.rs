@@ -54,6 +54,22 @@ fn combined_lines_of_nginx_and_apache() {
 }
 
 #[test]
+fn an_address_in_front_of_the_client_is_not_the_client() {
+    let client = address("192.0.2.7");
+    for before in [
+        "10.0.0.5 ",
+        "Nov 25 15:49:27 10.0.0.5 nginx: ",
+        "<190>Nov 25 15:49:27 10.0.0.5 nginx: ",
+        "2026-11-25T15:49:27Z 2001:db8::5 nginx[17]: 10.0.0.6 ",
+    ] {
+        for identity in ["- -", "- ada", "- ada byron", "10.0.0.8 10.0.0.9"] {
+            let line = format!("{before}{}", COMBINED.replace("- - [", &format!("{identity} [")));
+            assert_eq!(known(&line).address, client, "{line}");
+        }
+    }
+}
+
+#[test]
 fn quotes_within_an_agent_do_not_end_it() {
     let line = COMBINED.replace("curl/8.9", r#"a \"b\" tls=- [c] \\"#) + " tls=TLSv1.3";
     assert_eq!(known(&line).tls, Tls::V13);
