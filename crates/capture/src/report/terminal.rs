@@ -57,7 +57,7 @@ fn head(captured: &Captured, findings: &Findings) -> String {
         (duplicate, "stand in an earlier capture, or began on another path"),
         (copy, "are copies within a capture, by NAT, a proxy or another interface"),
         (indirect, "behind STARTTLS, a proxy or in a tunnel"),
-        (client_certificate, "with a client certificate"),
+        (client_certificate, "with a client certificate, or of sessions made with one"),
     ];
     for (count, reason) in reasons.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("\n  not counted: {} {reason}", grouped(*count)));

@@ -22,7 +22,7 @@ pub struct PassedOver {
     pub unclassified: u64,
     /// Preceded by STARTTLS or a proxy, or inside a tunnel.
     pub indirect: u64,
-    /// With a client certificate: such sessions are never shared (paper 004 §VI).
+    /// With a client certificate, or of a session that was made with one: such sessions are never shared (paper 004 §VI).
     pub client_certificate: u64,
 }
 

@@ -5,7 +5,8 @@
 //! device shared theirs, and if the servers of a provider shared theirs too.
 //!
 //! Only classified handshakes count. They must begin with the first byte of their connection, use
-//! no client certificate, and not be contained in an earlier capture.
+//! no client certificate nor resume a session that was made with one, and not be contained in an
+//! earlier capture.
 
 mod best;
 mod counted;
@@ -20,8 +21,11 @@ mod services;
 mod steps;
 mod uses;
 
+use std::collections::HashSet;
+
 use foldhash::fast::FixedState;
 
+use crate::digest::Digest;
 use crate::handshake::Handshake;
 use crate::networks::Networks;
 use counted::{CountedHandshake, Ids, Network, Target};
@@ -80,6 +84,8 @@ pub struct Sharing {
     texts: InternedTexts,
     certificates: InternedCertificates,
     seen: SeenHandshakes,
+    /// The tickets and session IDs that were issued where a client certificate was seen.
+    with_certificate: HashSet<Digest, FixedState>,
     application: u32,
     /// The handshakes that count, and behind them all those of the current capture, not yet sorted.
     uses: Uses,
@@ -98,6 +104,7 @@ impl Sharing {
             texts: InternedTexts::new(seed()),
             certificates: InternedCertificates::new(seed()),
             seen: SeenHandshakes::new(scope.hash_seed),
+            with_certificate: HashSet::with_hasher(seed()),
             application: 0,
             uses: Uses::new(seed()),
             marks: Vec::new(),
@@ -113,6 +120,10 @@ impl Sharing {
 
     /// Adds a handshake of the current capture, in any order.
     pub fn add(&mut self, handshake: &Handshake) {
+        if handshake.client_auth == Some(true) {
+            let issued = [handshake.issued_ticket_hash, handshake.session_id_hash];
+            self.with_certificate.extend(issued.into_iter().flatten());
+        }
         let used = self.used(handshake);
         self.uses.add(&used, handshake);
         self.marks.push(self.seen.mark(handshake));
@@ -122,6 +133,9 @@ impl Sharing {
     pub fn findings(mut self, assumptions: &Assumptions, top: usize) -> Findings {
         self.end();
         drop(self.seen);
+        self.passed_over.client_certificate +=
+            self.uses.remove_resumptions(&mut self.with_certificate);
+        drop(self.with_certificate);
         let uses = &self.uses;
         let stays_full = steps::StaysFull::of(uses, &self.certificates, &self.texts);
         let (services, top_services) = services::top(uses, &stays_full, &self.texts, top);

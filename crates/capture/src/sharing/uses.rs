@@ -3,6 +3,8 @@
 //! A capture may have millions of them. What many share, such as the server, the name and the version, is
 //! stored once. The hashes of tickets and session IDs are kept apart, because most handshakes show one at most.
 
+use std::collections::HashSet;
+
 use foldhash::fast::FixedState;
 
 use super::counted::{CountedHandshake, Ids, Network, Protocol, Target, Visit};
@@ -173,6 +175,30 @@ impl Uses {
             }
             seen.truncate(left);
         }
+    }
+
+    /// Removes the resumptions of these sessions, and of those that they issued in turn. Returns their number.
+    pub(super) fn remove_resumptions(&mut self, sessions: &mut HashSet<Digest, FixedState>) -> u64 {
+        if sessions.is_empty() {
+            return 0;
+        }
+        let is_resumed = |at: u32| !self.kind(&self.rows[at as usize]).is_full;
+        let sights = self.sights().filter(|(_, at, _)| is_resumed(*at));
+        let mut sights: Vec<_> =
+            sights.map(|(sight, at, hash)| ((self.begun_us(at), at, sight), hash)).collect();
+        sights.sort_unstable();
+        let mut keeps = vec![true; self.rows.len()];
+        for of_one in sights.chunk_by(|((_, one, _), _), ((_, other, _), _)| one == other) {
+            // A server that resumes by session ID states it again.
+            if of_one.iter().any(|(_, hash)| sessions.contains(hash)) {
+                let issued = of_one.iter().filter(|((.., sight), _)| !sight.is_offer());
+                sessions.extend(issued.map(|(_, hash)| *hash));
+                keeps[of_one[0].0.1 as usize] = false;
+            }
+        }
+        drop(sights);
+        self.keep(0, &keeps);
+        keeps.iter().filter(|keeps| !**keeps).count() as u64
     }
 
     fn kind(&self, row: &Row) -> &Kind {

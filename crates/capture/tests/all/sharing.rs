@@ -188,6 +188,43 @@ fn what_does_not_count_is_told_by_its_reason() {
 }
 
 #[test]
+fn sessions_made_with_a_client_certificate_do_not_count_when_they_resume() {
+    let [by_ticket, by_id, other] = [1, 2, 3].map(|number| Some(Digest([number; 8])));
+    let (second_ticket, made_up) = (Some(Digest([4; 8])), Some(Digest([5; 8])));
+    let at = |second| full(second, "192.0.2.1", "a.example");
+    let with_certificate = Handshake {
+        client_auth: Some(true),
+        issued_ticket_hash: by_ticket,
+        session_id_hash: by_id,
+        ..at(1)
+    };
+    let resumed = |second| Handshake { cls: Class::Resumed, ..at(second) };
+    let again = Handshake {
+        offered_ticket_hash: by_ticket,
+        offered_sid_hash: made_up,
+        session_id_hash: made_up,
+        issued_ticket_hash: second_ticket,
+        ..resumed(2)
+    };
+    let and_again = Handshake { offered_ticket_hash: second_ticket, ..resumed(3) };
+    let found_by_id = Handshake { offered_sid_hash: by_id, session_id_hash: by_id, ..resumed(4) };
+    // Only the server's side was captured.
+    let answer_alone = Handshake { ch_random: None, session_id_hash: by_id, ..resumed(5) };
+    // A server that does not take the session, and sessions of others, count.
+    let declined = Handshake { offered_ticket_hash: by_ticket, ..at(6) };
+    let others = Handshake { offered_ticket_hash: other, ..resumed(7) };
+    let all = [with_certificate, again, and_again, found_by_id, answer_alone, declined, others];
+    let of = |captures: &[(&str, &[Handshake])]| {
+        let found = findings(Scope::default(), captures);
+        (found.ideal.handshakes, found.ideal.full_observed, found.passed_over.client_certificate)
+    };
+    assert_eq!(of(&[("one", &all)]), (2, 1, 5));
+    // The capture with the certificate may come last by its name.
+    let (first, rest) = all.split_at(1);
+    assert_eq!(of(&[("a", rest), ("b", first)]), (2, 1, 5));
+}
+
+#[test]
 fn a_copy_by_another_interface_or_nat_counts_once() {
     let first = full(1, "192.0.2.1", "a.example");
     let begun = first.t_ch.unwrap();
