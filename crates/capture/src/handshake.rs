@@ -170,6 +170,11 @@ pub enum Class {
     NoServerhello,
 }
 
+impl Class {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Full, Self::Resumed, Self::Unknown, Self::NoServerhello];
+}
+
 /// The mechanism that resumed a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]

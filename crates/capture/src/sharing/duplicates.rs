@@ -69,6 +69,8 @@ pub(super) enum Seen {
     Duplicate,
     /// Within the same capture.
     Copy,
+    /// In an earlier capture, which shows more or less of it.
+    Part,
 }
 
 /// A copy begins within this time.
@@ -119,8 +121,8 @@ impl SeenHandshakes {
         self.before.extend(last);
         let hash = |(place, mark): (_, &Mark)| mark.hash(self.hash_seed, nature(place), place);
         self.last = marks.iter().enumerate().map(hash).collect();
-        let is_before = |hash| self.before.contains(hash);
-        let mut seen: Vec<Seen> = self.last.iter().map(is_before).map(Seen::before).collect();
+        let before = |(place, hash)| self.seen_before(hash, &marks[place], nature(place), place);
+        let mut seen: Vec<Seen> = self.last.iter().enumerate().map(before).collect();
         let mut order: Vec<u32> = (0..marks.len() as u32).collect();
         order.retain(|at| nature(*at as usize).has_random);
         order.sort_unstable_by_key(|at| (marks[*at as usize].identity, *at));
@@ -142,18 +144,26 @@ impl SeenHandshakes {
                     && answer(one) == answer(other)
                     && begun_us(other as usize) - begun_us(one as usize) <= COPY_WITHIN_US;
                 let seen = &mut seen[other as usize];
-                if is_copy && *seen == Seen::New {
+                if is_copy && *seen != Seen::Duplicate {
                     *seen = Seen::Copy;
                 }
             }
         }
         seen
     }
-}
 
-impl Seen {
-    fn before(is_before: bool) -> Self {
-        if is_before { Self::Duplicate } else { Self::New }
+    /// Tells whether an earlier capture has the handshake with this mark, whose hash is known.
+    fn seen_before(&self, hash: &u64, mark: &Mark, nature: Nature, place: usize) -> Seen {
+        let has_other = || {
+            let classes = Class::ALL.into_iter().filter(|cls| *cls != nature.cls);
+            let mut others = classes.map(|cls| Nature { cls, ..nature });
+            others.any(|other| self.before.contains(&mark.hash(self.hash_seed, other, place)))
+        };
+        match self.before.contains(hash) {
+            true => Seen::Duplicate,
+            false if nature.has_random && has_other() => Seen::Part,
+            false => Seen::New,
+        }
     }
 }
 

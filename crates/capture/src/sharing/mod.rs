@@ -114,7 +114,7 @@ impl Sharing {
 
     /// Begins a capture. Give the captures in the order of their names.
     pub fn begin(&mut self, application: &str) {
-        self.end();
+        self.settle(false);
         self.application = self.texts.intern(application);
     }
 
@@ -129,9 +129,15 @@ impl Sharing {
         self.marks.push(self.seen.mark(handshake));
     }
 
+    /// Ends the current capture. Returns for each of its handshakes, in the order in which they were added, whether it is
+    /// new: no copy, and in no earlier capture, not even in part.
+    pub fn end(&mut self) -> Vec<bool> {
+        self.settle(true)
+    }
+
     /// Returns the results, with at most `top` services.
     pub fn findings(mut self, assumptions: &Assumptions, top: usize) -> Findings {
-        self.end();
+        self.settle(false);
         drop(self.seen);
         self.passed_over.client_certificate +=
             self.uses.remove_resumptions(&mut self.with_certificate);
@@ -156,8 +162,9 @@ impl Sharing {
         }
     }
 
-    /// Ends the current capture: brings its handshakes into the order of time, and keeps those that count.
-    fn end(&mut self) {
+    /// Brings the handshakes of the current capture into the order of time, and keeps those that count. If asked, tells
+    /// which are new.
+    fn settle(&mut self, tells_new: bool) -> Vec<bool> {
         let mut marks = std::mem::take(&mut self.marks);
         let first = self.uses.len() - marks.len();
         let begun_us = |uses: &Uses, place: usize| uses.begun_us((first + place) as u32);
@@ -165,10 +172,16 @@ impl Sharing {
         order.sort_unstable_by_key(|at| (begun_us(&self.uses, *at as usize), *at));
         uses::arrange(&mut marks, &order);
         self.uses.arrange(first, &order);
-        drop(order);
+        if !tells_new {
+            order = Vec::new();
+        }
         let nature = |place: usize| self.uses.nature((first + place) as u32);
         let seen = self.seen.see(&marks, nature, |place| begun_us(&self.uses, place));
         drop(marks);
+        let mut is_new = vec![false; order.len()];
+        for (seen, at) in seen.iter().zip(order) {
+            is_new[at as usize] = *seen == Seen::New;
+        }
         let passed_over = &mut self.passed_over;
         let counts = seen.into_iter().enumerate().map(|(place, seen)| {
             let reason = match nature(place).outcome {
@@ -184,6 +197,7 @@ impl Sharing {
         });
         let counts: Vec<bool> = counts.collect();
         self.uses.keep(first, &counts);
+        is_new
     }
 
     fn used(&mut self, handshake: &Handshake) -> CountedHandshake {

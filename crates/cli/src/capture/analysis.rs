@@ -109,6 +109,7 @@ impl<'a> Analysis<'a> {
             self.found.sharing.begin(self.inputs.application(&input.name));
             let read = input.open(self.found.stop, self.bar);
             let read = read.map(|reader| self.read(&input.name, reader, false));
+            self.found.end();
             let left_out = self.left_out(&input.name, input.may_be_other, read);
             self.note(&input.name, left_out);
         }
@@ -132,6 +133,7 @@ impl<'a> Analysis<'a> {
         }
         let Self { analyser, found, .. } = self;
         analyser.finish(|handshake| found.take(&last, handshake));
+        found.end();
     }
 
     fn read(&mut self, name: &str, reader: impl Read, goes_on: bool) -> Result<Summary, Error> {
@@ -220,6 +222,14 @@ impl Found<'_> {
         while !self.waiting.is_empty() {
             thread::sleep(LOOK_EVERY);
             self.give_known();
+        }
+    }
+
+    /// Ends a capture.
+    fn end(&mut self) {
+        if self.outputs.needs_new() {
+            let is_new = self.sharing.end();
+            self.outputs.end(&is_new);
         }
     }
 

@@ -50,6 +50,8 @@ struct Log {
 struct Arrivals {
     key: [u8; 16],
     arrivals: Vec<(i64, u64)>,
+    /// Those of the capture that is read, which may be copies, with an entry for each handshake.
+    of_capture: Vec<Option<(i64, u64)>>,
 }
 
 impl Outputs {
@@ -104,6 +106,18 @@ impl Outputs {
     pub(super) fn shown(&self, file: &str) -> String {
         let pseudonym = self.pseudonyms.as_ref().map(|pseudonyms| pseudonyms.of("file", file));
         pseudonym.unwrap_or_else(|| file.to_owned())
+    }
+
+    /// Returns true if the outputs need to know which handshakes are new.
+    pub(super) fn needs_new(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// Ends a capture, of whose handshakes these are new.
+    pub(super) fn end(&mut self, is_new: &[bool]) {
+        if let Some((_, arrivals)) = &mut self.trace {
+            arrivals.end(is_new);
+        }
     }
 
     /// Adds a handshake of this file. `finish` reports errors.
@@ -233,14 +247,20 @@ impl Arrivals {
     fn new() -> anyhow::Result<Self> {
         let mut key = [0; 16];
         fill_random(&mut key)?;
-        Ok(Self { key, arrivals: Vec::new() })
+        Ok(Self { key, arrivals: Vec::new(), of_capture: Vec::new() })
     }
 
     fn add(&mut self, handshake: &Handshake) {
-        let Some(time) = handshake.t_ch.or(handshake.t_sh) else { return };
+        let time = handshake.t_ch.or(handshake.t_sh);
         let mut hasher = SipHasher13::new_with_key(&self.key);
         hasher.write(handshake.client().to_string().as_bytes());
-        self.arrivals.push(((time * 1e6) as i64, hasher.finish()));
+        self.of_capture.push(time.map(|time| ((time * 1e6) as i64, hasher.finish())));
+    }
+
+    /// Keeps the arrivals of a capture that are new: a copy would be a client that returns at once.
+    fn end(&mut self, is_new: &[bool]) {
+        let of_capture = self.of_capture.drain(..).zip(is_new);
+        self.arrivals.extend(of_capture.filter(|(_, is_new)| **is_new).filter_map(|(at, _)| at));
     }
 
     fn write(mut self, path: &Path) -> anyhow::Result<()> {

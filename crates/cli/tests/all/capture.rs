@@ -414,6 +414,36 @@ fn csv_page_and_trace_are_written_too() {
     assert_eq!(arrivals, 1);
 }
 
+/// A handshake seen before and behind NAT, in captures that overlap, one of which cuts it.
+#[test]
+fn a_trace_has_each_handshake_once() {
+    let replaced = |capture: &[u8], from: &[u8], to: &[u8]| {
+        let mut capture = capture.to_vec();
+        for at in 0..=capture.len() - from.len() {
+            if capture[at..].starts_with(from) {
+                capture[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        capture
+    };
+    // A random of equal bytes would be taken for one that is made up.
+    let whole = replaced(&full(), &[9; 32], &std::array::from_fn::<u8, 32, _>(|at| at as u8));
+    let translated = replaced(&whole, &[10, 0, 0, 1], &[10, 0, 0, 99]);
+    let files: [(&str, &[u8]); 4] = [
+        ("a.pcap", &whole[..whole.len() / 3]),
+        ("b.pcap", &[&whole[..], &translated].concat()),
+        ("c.pcap", &whole),
+        ("d.pcap", &translated),
+    ];
+    let folder = folder("capture-arrivals", &files);
+    let trace = shown(&folder.join("arrivals.trace")).to_owned();
+    let output = rejoin(&["--json", "--write-trace", &trace, shown(&folder)]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["handshakes_seen"], &report["handshakes"]), (&5.into(), &1.into()));
+    let trace = fs::File::open(trace).expect("a trace");
+    assert_eq!(rejoin_trace::Reader::new(trace).expect("a trace").count(), 1);
+}
+
 #[test]
 fn anonymous_results_name_nobody() {
     let folder = folder("capture-anonymous", &[("phone.pcap", &full()), ("broken.pcap", b"x")]);
