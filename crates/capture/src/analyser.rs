@@ -7,11 +7,11 @@ use crate::bytes::Bytes;
 use crate::connections::{self, Connections};
 use crate::dtls;
 use crate::error::{Error, Stop};
-use crate::file::{self, Frame};
+use crate::file::{self, Counted, Ended, Frame};
 use crate::fragments::Fragments;
 use crate::handshake::Handshake;
 use crate::ip::{self, Packet};
-use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits};
+use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits, MOST_INTERFACES};
 use crate::link;
 use crate::observation::{At, Endpoint};
 use crate::openvpn;
@@ -58,6 +58,8 @@ pub struct Summary {
     pub handshakes: u64,
     /// The frames that were not looked into because their kind is not supported, by kind.
     pub unsupported: Vec<(Unsupported, u64)>,
+    /// The packets that were dropped when this was captured, as far as the capture tells (pcapng).
+    pub dropped: u64,
     /// The reason the rest was not read, if the capture does not end properly.
     pub stop: Option<Stop>,
 }
@@ -121,9 +123,11 @@ impl Analyser {
             owners.note(&frame);
         });
         self.owners = owners;
-        let unsupported = mem::take(&mut self.unsupported).into_counts();
-        let ended = ended?;
-        Ok(Summary { frames: ended.frames, handshakes, unsupported, stop: ended.stop })
+        let mut unsupported = mem::take(&mut self.unsupported);
+        let Ended { counted: Counted { frames, of_no_interface, dropped }, stop } = ended?;
+        unsupported.add(Unsupported::NoInterface, of_no_interface);
+        let unsupported = unsupported.into_counts();
+        Ok(Summary { frames, handshakes, unsupported, dropped, stop })
     }
 
     /// Ends a capture that was read in parts: gives the handshakes that are left, and returns their number.
@@ -252,6 +256,7 @@ impl Limits {
             2 * table(self.named_connections, owners::PLACE_BYTES),
             owners::NAMES_BYTES,
             program::PROCESSES_BYTES,
+            growing(MOST_INTERFACES, file::INTERFACE_BYTES),
             // The buffer doubles until a record fits.
             3 * LARGEST_BLOCK_BYTES,
             WORK_BYTES,

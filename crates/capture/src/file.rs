@@ -9,13 +9,13 @@ use std::io::{self, Cursor, Read};
 use flate2::read::MultiGzDecoder;
 use pcap_parser::nom::{Err as NomError, IResult};
 use pcap_parser::{
-    Block, LegacyPcapBlock, PcapError, parse_block_be, parse_block_le, parse_pcap_frame,
-    parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header,
+    Block, LegacyPcapBlock, PcapError, PcapNGOption, parse_block_be, parse_block_le,
+    parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header,
 };
 
 use crate::error::{Error, Stop};
 use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
-use crate::program::{self, MOST_PROCESSES, Named, Process};
+use crate::program::{self, MOST_PROCESSES, Named, Process, option};
 use crate::zstd::Zstd;
 
 const CHUNK_BYTES: usize = 1 << 18;
@@ -40,8 +40,18 @@ pub(crate) struct Frame<'a> {
 /// The result of reading a capture.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    pub(crate) frames: u64,
+    pub(crate) counted: Counted,
     pub(crate) stop: Option<Stop>,
+}
+
+/// The counts of a capture so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) frames: u64,
+    /// Those of interfaces that the file does not describe, so that their link layer is not known.
+    pub(crate) of_no_interface: u64,
+    /// The packets that were dropped before they came into the file, as far as it tells.
+    pub(crate) dropped: u64,
 }
 
 /// Calls `each` with every frame of a capture.
@@ -73,11 +83,11 @@ fn frames_of(
     }
     let mut form = Form::of(&magic).ok_or(Error::NotACapture)?;
     let mut window = Window::new(&magic, reader);
-    let mut frames = 0;
+    let mut counted = Counted::default();
     let result = loop {
         let read = match form {
-            Form::Pcapng => pcapng(&mut window, each, &mut frames),
-            Form::Pcap => pcap(&mut window, each, &mut frames),
+            Form::Pcapng => pcapng(&mut window, each, &mut counted),
+            Form::Pcap => pcap(&mut window, each, &mut counted.frames),
         };
         match read {
             Ok(Some(another)) => form = another,
@@ -85,8 +95,8 @@ fn frames_of(
             Err(fault) => break Err(fault),
         }
     };
-    let stop = result.err().map(|fault| fault.after(frames));
-    Ok(Ended { frames, stop })
+    let stop = result.err().map(|fault| fault.after(counted.frames));
+    Ok(Ended { counted, stop })
 }
 
 /// The form of a capture.
@@ -130,6 +140,16 @@ impl Form {
 fn number(bytes: &[u8], at: usize, big_endian: bool) -> Option<u32> {
     let bytes = *bytes.get(at..)?.first_chunk()?;
     Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+}
+
+fn short_number(bytes: &[u8], at: usize, big_endian: bool) -> Option<u16> {
+    let bytes = *bytes.get(at..)?.first_chunk()?;
+    Some(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+}
+
+fn long_number(bytes: &[u8], big_endian: bool) -> Option<u64> {
+    let bytes = *bytes.first_chunk()?;
+    Some(if big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
 }
 
 enum Fault {
@@ -364,6 +384,9 @@ struct Section {
     processes: Vec<Process>,
 }
 
+/// The bytes of an interface that a section describes.
+pub(crate) const INTERFACE_BYTES: usize = size_of::<Interface>();
+
 /// An interface of a pcapng section.
 #[derive(Clone, Copy)]
 struct Interface {
@@ -371,6 +394,19 @@ struct Interface {
     snap_length: u32,
     units_per_second: u64,
     offset_s: i64,
+    /// The packets dropped by what is told beside each packet, and by the statistics, which tell all of them again.
+    dropped: [u64; 2],
+}
+
+/// A packet of a pcapng section.
+struct BlockOfPacket<'a> {
+    interface: u32,
+    /// The packets dropped before it, since the last one.
+    dropped: u64,
+    /// The two halves of its time. A simple packet has none.
+    time: Option<[u32; 2]>,
+    program: Option<Named<'a>>,
+    data: &'a [u8],
 }
 
 impl Interface {
@@ -386,7 +422,7 @@ impl Interface {
 fn pcapng(
     window: &mut Window<'_>,
     each: &mut dyn FnMut(Frame<'_>),
-    frames: &mut u64,
+    counted: &mut Counted,
 ) -> Result<Option<Form>, Fault> {
     let mut section = Section::default();
     loop {
@@ -402,7 +438,7 @@ fn pcapng(
                     let big_endian = header.big_endian();
                     section = Section { big_endian, ..Section::default() };
                 }
-                pcapng_block(&block, &mut section, frames, each);
+                pcapng_block(&block, &mut section, counted, each);
                 let length = data.len() - rest.len();
                 if length == 0 {
                     return Err(Fault::Corrupt);
@@ -438,39 +474,121 @@ fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
 
 fn pcapng_block(
     block: &Block<'_>,
-    Section { big_endian, interfaces, processes }: &mut Section,
-    frames: &mut u64,
+    section: &mut Section,
+    counted: &mut Counted,
     each: &mut dyn FnMut(Frame<'_>),
 ) {
-    match block {
+    let Section { big_endian, interfaces, processes } = section;
+    let packet = match block {
         Block::InterfaceDescription(description) if interfaces.len() < MOST_INTERFACES => {
             interfaces.push(Interface {
                 link: description.linktype.0,
                 snap_length: description.snaplen,
                 units_per_second: description.ts_resolution().unwrap_or(1_000_000),
                 offset_s: description.ts_offset(),
+                dropped: [0; 2],
             });
+            return;
         }
         Block::ProcessInformation(block) if processes.len() < MOST_PROCESSES => {
             processes.push(Process::of(block));
+            return;
+        }
+        Block::InterfaceStatistics(statistics) => {
+            if let Some(interface) = interfaces.get_mut(statistics.if_id as usize) {
+                interface.note_statistics(&statistics.options, *big_endian, counted);
+            }
+            return;
         }
         Block::EnhancedPacket(packet) => {
-            *frames += 1;
-            let Some(interface) = interfaces.get(packet.if_id as usize) else { return };
-            let data = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
-            let time_ns = interface.time_ns(packet.ts_high, packet.ts_low);
-            let program = program::of_packet(&packet.options, processes, *big_endian);
-            each(Frame { number: *frames, time_ns, link: interface.link, program, data });
+            const DROPPED: u16 = 4;
+            let dropped = option(&packet.options, DROPPED);
+            BlockOfPacket {
+                interface: packet.if_id,
+                dropped: dropped.and_then(|bytes| long_number(bytes, *big_endian)).unwrap_or(0),
+                time: Some([packet.ts_high, packet.ts_low]),
+                program: program::of_packet(&packet.options, processes, *big_endian),
+                data: packet.data.get(..packet.caplen as usize).unwrap_or(packet.data),
+            }
         }
         Block::SimplePacket(packet) => {
-            *frames += 1;
-            let Some(interface) = interfaces.first() else { return };
-            let snapped = if interface.snap_length == 0 { u32::MAX } else { interface.snap_length };
+            let snapped = interfaces.first().map(|interface| interface.snap_length);
+            let snapped = snapped.filter(|length| *length > 0).unwrap_or(u32::MAX);
             let length = packet.origlen.min(snapped) as usize;
             let data = packet.data.get(..length).unwrap_or(packet.data);
-            let link = interface.link;
-            each(Frame { number: *frames, time_ns: 0, link, program: None, data });
+            BlockOfPacket { interface: 0, dropped: 0, time: None, program: None, data }
         }
-        _ => {}
+        // The parser gives the type of a block that it does not know as if it were little-endian.
+        Block::Unknown(block)
+            if [OLD_PACKET, OLD_PACKET.swap_bytes()][usize::from(*big_endian)]
+                == block.block_type =>
+        {
+            let Some(packet) = BlockOfPacket::of_old(block.data, *big_endian) else { return };
+            packet
+        }
+        _ => return,
+    };
+    counted.frames += 1;
+    let Some(interface) = interfaces.get_mut(packet.interface as usize) else {
+        counted.of_no_interface += 1;
+        return;
+    };
+    interface.note_dropped(packet.dropped, counted);
+    let BlockOfPacket { time, program, data, .. } = packet;
+    let time_ns = time.map_or(0, |[high, low]| interface.time_ns(high, low));
+    each(Frame { number: counted.frames, time_ns, link: interface.link, program, data });
+}
+
+/// The type of the packets that were written before there were enhanced ones.
+const OLD_PACKET: u32 = 2;
+
+impl<'a> BlockOfPacket<'a> {
+    /// Reads a block of the type that enhanced packets replaced: interface and drops share a word.
+    fn of_old(block: &'a [u8], big_endian: bool) -> Option<Self> {
+        const HEAD_BYTES: usize = 20;
+        const DROPS_UNKNOWN: u16 = u16::MAX;
+        let dropped = short_number(block, 2, big_endian)?;
+        let word = |at| number(block, at, big_endian);
+        let (time, captured) = ([word(4)?, word(8)?], word(12)? as usize);
+        let rest = block.get(HEAD_BYTES..)?;
+        Some(Self {
+            interface: short_number(block, 0, big_endian)?.into(),
+            dropped: if dropped == DROPS_UNKNOWN { 0 } else { dropped.into() },
+            time: Some(time),
+            program: None,
+            data: rest.get(..captured).unwrap_or(rest),
+        })
+    }
+}
+
+impl Interface {
+    /// Notes what the interface and the system dropped by its statistics, which count from the beginning.
+    fn note_statistics(
+        &mut self,
+        options: &[PcapNGOption<'_>],
+        big_endian: bool,
+        counted: &mut Counted,
+    ) {
+        const BY_INTERFACE: u16 = 5;
+        const BY_SYSTEM: u16 = 7;
+        let dropped = [BY_INTERFACE, BY_SYSTEM].map(|code| {
+            option(options, code).and_then(|bytes| long_number(bytes, big_endian)).unwrap_or(0)
+        });
+        let [of_packets, stated] = self.dropped;
+        let dropped = dropped[0].saturating_add(dropped[1]);
+        self.set_dropped([of_packets, stated.max(dropped)], counted);
+    }
+
+    /// Notes packets that were dropped before one of its packets.
+    fn note_dropped(&mut self, dropped: u64, counted: &mut Counted) {
+        let [of_packets, stated] = self.dropped;
+        self.set_dropped([of_packets.saturating_add(dropped), stated], counted);
+    }
+
+    fn set_dropped(&mut self, dropped: [u64; 2], counted: &mut Counted) {
+        let most = |[of_packets, stated]: [u64; 2]| of_packets.max(stated);
+        let more = most(dropped) - most(self.dropped);
+        counted.dropped = counted.dropped.saturating_add(more);
+        self.dropped = dropped;
     }
 }

@@ -137,7 +137,8 @@ pub(crate) fn of_packet<'a>(
     })
 }
 
-fn option<'a>(options: &'a [PcapNGOption<'_>], code: u16) -> Option<&'a [u8]> {
+/// Returns the first option with this code.
+pub(crate) fn option<'a>(options: &'a [PcapNGOption<'_>], code: u16) -> Option<&'a [u8]> {
     let option = options.iter().find(|option| option.code.0 == code)?;
     option.as_bytes().ok()
 }

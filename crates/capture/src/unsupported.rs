@@ -12,6 +12,8 @@ const MOST_KINDS: usize = 16;
 pub enum Unsupported {
     /// A link layer, as a LINKTYPE number.
     LinkType(i32),
+    /// A packet of an interface that the file does not describe.
+    NoInterface,
     /// A tunnel over IP, as a protocol number.
     IpProtocol(u8),
 }
@@ -20,6 +22,7 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LinkType(number) => write!(f, "link type {number}"),
+            Self::NoInterface => f.write_str("interfaces that the file does not describe"),
             Self::IpProtocol(number) => {
                 let name = match number {
                     50 => " (ESP)",
@@ -40,10 +43,14 @@ pub(crate) struct UnsupportedFrames(Vec<(Unsupported, u64)>);
 
 impl UnsupportedFrames {
     pub(crate) fn count(&mut self, kind: Unsupported) {
+        self.add(kind, 1);
+    }
+
+    pub(crate) fn add(&mut self, kind: Unsupported, frames: u64) {
         if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == kind) {
-            *count += 1;
-        } else if self.0.len() < MOST_KINDS {
-            self.0.push((kind, 1));
+            *count += frames;
+        } else if frames > 0 && self.0.len() < MOST_KINDS {
+            self.0.push((kind, frames));
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Captured {
     pub bytes: u64,
     /// The number of their frames.
     pub frames: u64,
+    /// The packets that were dropped when they were captured, as far as they tell.
+    pub dropped: u64,
     /// The number of handshakes in them.
     pub handshakes_seen: u64,
     /// The captures not read, or not to the end.

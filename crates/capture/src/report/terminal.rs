@@ -41,7 +41,7 @@ pub fn table(report: &Report) -> String {
 }
 
 fn head(captured: &Captured, findings: &Findings) -> String {
-    let Captured { captures, bytes, frames, handshakes_seen, left_out, interrupted } = captured;
+    let Captured { captures, bytes, frames, handshakes_seen, left_out, interrupted, .. } = captured;
     let mut text = format!(
         "{}, {:.1} MB, {}: {}, of which {} count",
         of(*captures, "capture"),

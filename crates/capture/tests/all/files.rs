@@ -5,7 +5,7 @@ use std::slice;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rejoin_capture::{Analyser, Error, Handshake, Limits, Stop};
+use rejoin_capture::{Analyser, Error, Handshake, Limits, Stop, Unsupported};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::pcapng::{ETHERNET, RAW, block, interface, packet, section};
@@ -212,6 +212,87 @@ fn a_simple_packet_has_no_time() {
     let (found, stop) = read(&blocks.concat());
     assert!(stop.is_none());
     assert_eq!((found.len(), found[0].t_ch), (1, Some(0.0)));
+}
+
+/// The body of a packet of the type that enhanced ones replaced: interface and drops are halves of a word.
+fn old_packet(big_endian: bool, [interface, drops]: [u16; 2], frame: &[u8]) -> Vec<u8> {
+    let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let time = u64::from(TIME.0) * 1_000_000 + u64::from(TIME.1);
+    let length = u32::try_from(frame.len()).unwrap();
+    let words = [(time >> 32) as u32, time as u32, length, length].map(word).concat();
+    [&half(interface)[..], &half(drops), &words, frame].concat()
+}
+
+#[test]
+fn packets_of_the_old_type_are_read() {
+    let frame = ip_v4(6, &tcp());
+    let little = block(2, &old_packet(false, [0, 0xffff], &frame));
+    assert_found("little-endian", &[section(RAW), little].concat());
+    let block = |kind: u32, body: &[u8]| {
+        let body = [body, &vec![0; body.len().next_multiple_of(4) - body.len()]].concat();
+        let length = u32::try_from(12 + body.len()).unwrap().to_be_bytes();
+        [&kind.to_be_bytes()[..], &length, &body, &length].concat()
+    };
+    let header = [&0x1a2b_3c4du32.to_be_bytes()[..], &[0, 1, 0, 0], &[0xff; 8]].concat();
+    let interface = [&[0, 101][..], &[0; 6]].concat();
+    let big = block(2, &old_packet(true, [0, 0xffff], &frame));
+    assert_found("big-endian", &[block(0x0a0d_0d0a, &header), block(1, &interface), big].concat());
+}
+
+#[test]
+fn packets_of_an_interface_that_is_not_described_are_counted() {
+    let frame = ip_v4(6, &tcp());
+    let length = u32::try_from(frame.len()).unwrap().to_le_bytes();
+    let time = u64::from(TIME.0) * 1_000_000;
+    let undescribed = [
+        packet(3, time, &frame),
+        block(2, &old_packet(false, [7, 0], &frame)),
+        packet(1, time, &frame),
+    ];
+    let header_alone = section(RAW)[..28].to_vec();
+    let simple = block(3, &[&length, &frame[..]].concat());
+    for (capture, frames) in
+        [([section(RAW), undescribed.concat()].concat(), 3), ([header_alone, simple].concat(), 1)]
+    {
+        let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+        assert_eq!(summary.unsupported, [(Unsupported::NoInterface, frames)]);
+        assert_eq!(summary.frames, frames);
+    }
+}
+
+/// Statistics, which count from the beginning, or packets tell of others that were dropped.
+#[test]
+fn packets_that_were_dropped_are_counted() {
+    let option = |code: u16, value: u64| {
+        [&code.to_le_bytes()[..], &[8, 0], &value.to_le_bytes(), &[0; 4]].concat()
+    };
+    let statistics = |interface: u32, code, dropped| {
+        block(5, &[&interface.to_le_bytes()[..], &[0; 8], &option(code, dropped)].concat())
+    };
+    let frame = ip_v4(6, &tcp());
+    let enhanced = |dropped| {
+        let words = [0u32, 0, 0, 64, 64].map(u32::to_le_bytes).concat();
+        block(6, &[&words[..], &[0; 64], &option(4, dropped)].concat())
+    };
+    let old = |drops| block(2, &old_packet(false, [0, drops], &frame));
+    let cases = [
+        (vec![], 0),
+        (vec![statistics(0, 5, 17), statistics(0, 5, 40)], 40),
+        (vec![statistics(0, 5, 17), interface(RAW, &[]), statistics(1, 7, 3)], 20),
+        (vec![enhanced(2), enhanced(5)], 7),
+        (vec![old(2), old(0xffff), old(5)], 7),
+        // The statistics count what the packets told.
+        (vec![old(2), enhanced(5), statistics(0, 5, 9)], 9),
+        (vec![statistics(0, 5, 9), section(RAW), statistics(0, 5, 9)], 18),
+        (vec![statistics(9, 5, 9)], 0),
+        (vec![enhanced(u64::MAX), statistics(0, 5, u64::MAX), section(RAW), old(1)], u64::MAX),
+    ];
+    for (blocks, dropped) in cases {
+        let capture = [section(RAW), blocks.concat()].concat();
+        let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+        assert_eq!(summary.dropped, dropped, "{capture:?}");
+    }
 }
 
 #[test]

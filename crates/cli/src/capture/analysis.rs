@@ -158,6 +158,11 @@ impl<'a> Analysis<'a> {
         };
         self.captured.captures += 1;
         self.captured.frames += summary.frames;
+        if summary.dropped > 0 {
+            self.captured.dropped = self.captured.dropped.saturating_add(summary.dropped);
+            let what = format!("{} packets were dropped when this was captured", summary.dropped);
+            self.complain(name, &what);
+        }
         let unsupported = unsupported(&summary);
         let count = summary.unsupported.iter().map(|(_, count)| count).sum::<u64>();
         match summary.stop {

@@ -414,6 +414,24 @@ fn csv_page_and_trace_are_written_too() {
     assert_eq!(arrivals, 1);
 }
 
+/// A capture in pcapng whose statistics tell of packets that were dropped.
+#[test]
+fn packets_that_were_dropped_when_it_was_captured_are_told() {
+    let block = |kind: u32, body: &[u8]| {
+        let length = (12 + body.len() as u32).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    };
+    let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let dropped = [&[0; 12][..], &[5, 0, 8, 0], &1_234_u64.to_le_bytes(), &[0; 4]].concat();
+    let capture =
+        [block(0x0a0d_0d0a, &header), block(1, &[1, 0, 0, 0, 0, 0, 0, 0]), block(5, &dropped)];
+    let folder = folder("capture-dropped", &[("a.pcapng", &capture.concat()), ("b.pcap", &full())]);
+    let output = rejoin(&["--json", shown(&folder)]);
+    let (told, report) = (text(&output.stderr), serde_json::from_slice::<Value>(&output.stdout));
+    assert!(told.contains("a.pcapng: 1234 packets were dropped when this was captured"), "{told}");
+    assert_eq!(report.expect("JSON")["dropped"], 1_234);
+}
+
 /// A handshake seen before and behind NAT, in captures that overlap, one of which cuts it.
 #[test]
 fn a_trace_has_each_handshake_once() {
