@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
 use serde::Serialize;
 
 use super::best::Best;
@@ -221,21 +222,17 @@ type Visitor = (u32, Target, Protocol);
 #[derive(Default)]
 struct Before {
     visits: Option<[u32; 2]>,
-    by_application: Vec<(u32, [u32; 2])>,
+    by_application: HashMap<u32, [u32; 2], FixedState>,
 }
 
 impl Before {
     fn add(&mut self, at: u32, application: u32) {
         self.visits.get_or_insert([at; 2])[1] = at;
-        match self.by_application.iter_mut().find(|(known, _)| *known == application) {
-            Some((_, visits)) => visits[1] = at,
-            None => self.by_application.push((application, [at; 2])),
-        }
+        self.by_application.entry(application).or_insert([at; 2])[1] = at;
     }
 
     fn of(&self, application: u32) -> Option<[u32; 2]> {
-        let known = self.by_application.iter().find(|(known, _)| *known == application);
-        known.map(|(_, visits)| *visits)
+        self.by_application.get(&application).copied()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The causes of full handshakes, each prepared.
 
+use std::time::Instant;
+
 use rejoin_capture::sharing::{
     Application, Assumptions, Cause, Device, NotResumed, Scope, Sharing,
 };
@@ -134,4 +136,28 @@ fn another_application_may_have_had_the_session() {
     let [server] = &found.by_server[..] else { panic!("{found:?}") };
     assert_eq!((server.address.as_str(), server.resumed, server.full), (A, 0, 1));
     assert_eq!(found.by_client[0].main_cause(), Some(Cause::OtherApplication));
+}
+
+/// One client's applications may be many: a capture each, or a program each.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test compares times")]
+fn many_applications_of_a_client_take_little_longer_than_one() {
+    const HANDSHAKES: u32 = 150_000;
+    let took = |applications: u32| {
+        let mut sharing = Sharing::new(Scope::default(), Networks::default());
+        for number in 0..HANDSHAKES {
+            if number < applications {
+                sharing.begin(&number.to_string());
+            }
+            let random = Some([number.to_be_bytes(); 8].concat());
+            sharing.add(&Handshake { ch_random: random, ..full(1, "192.0.2.1", "a.example") });
+        }
+        let begun = Instant::now();
+        let found = sharing.findings(&Assumptions::default(), 10);
+        assert_eq!(found.applications, u64::from(applications));
+        begun.elapsed()
+    };
+    let (one, many) = (took(1), took(HANDSHAKES));
+    eprintln!("{one:?}, {many:?}");
+    assert!(many < 6 * one, "{one:?}, {many:?}");
 }
