@@ -160,8 +160,8 @@ fn session(way: Way, made: Made) -> Option<Token> {
 fn median(costs: &[Cost]) -> Option<Cost> {
     let of = |figure: fn(&Cost) -> f64| rejoin_report::median(costs.iter().map(figure).collect());
     (!costs.is_empty()).then(|| Cost {
-        bytes: of(|cost| cost.bytes as f64) as u64,
-        round_trips: of(|cost| f64::from(cost.round_trips)) as u32,
+        bytes: of(|cost| cost.bytes as f64).round() as u64,
+        round_trips: of(|cost| f64::from(cost.round_trips)).round() as u32,
         ms: of(|cost| cost.ms),
     })
 }

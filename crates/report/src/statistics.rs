@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-/// Returns the median: of two figures in the middle the higher, of none zero.
+/// Returns the median: of two figures in the middle the mean, of none zero.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
-    middle(&figures)
+    middle(&figures).map_or(0.0, |[low, high]| f64::midpoint(low, high))
 }
 
 /// Returns the median of times, like [`median`].
 pub fn median_time(mut times: Vec<Duration>) -> Duration {
     times.sort();
-    middle(&times)
+    middle(&times).map_or(Duration::ZERO, |[low, high]| low + (high - low) / 2)
 }
 
-fn middle<T: Copy + Default>(sorted: &[T]) -> T {
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+/// Returns the two values in the middle, which are one of an odd number.
+fn middle<T: Copy>(sorted: &[T]) -> Option<[T; 2]> {
+    let high = sorted.len() / 2;
+    Some([*sorted.get(sorted.len().checked_sub(1)? / 2)?, *sorted.get(high)?])
 }
 
 /// Returns each value once, in the order of first appearance.
@@ -41,8 +43,11 @@ mod tests {
     #[test]
     fn the_median_stands_in_the_middle() {
         assert_eq!(
-            (median(vec![9.0, 1.0, 4.0]), median(vec![1.0, 2.0]), median(vec![])),
-            (4.0, 2.0, 0.0)
+            (median(vec![9.0, 1.0, 4.0]), median(vec![7.0, 1.0, 9.0, 2.0]), median(vec![])),
+            (4.0, 4.5, 0.0)
         );
+        let times = |ms: &[u64]| ms.iter().map(|ms| Duration::from_millis(*ms)).collect();
+        let of = |ms: &[u64]| median_time(times(ms)).as_micros();
+        assert_eq!((of(&[9, 1, 4]), of(&[7, 1, 9, 2]), of(&[])), (4_000, 4_500, 0));
     }
 }

@@ -45,14 +45,13 @@ fn times(uses: &Uses, protocol: Protocol, is_full: bool) -> Times {
     let of_kind =
         || uses.iter().filter(move |used| used.protocol == protocol && used.is_full == is_full);
     let timed = of_kind().filter(|used| used.is_timed);
-    let mut took_us: Vec<i32> = timed.map(|used| used.lasted_us).collect();
-    took_us.sort_unstable();
+    let took_ms: Vec<f64> = timed.map(|used| f64::from(used.lasted_us) / 1e3).collect();
     let handshakes = of_kind().count() as u64;
     let bytes: u64 = of_kind().flat_map(|used| used.bytes).map(u64::from).sum();
     Times {
         handshakes,
-        timed: took_us.len() as u64,
-        median_ms: took_us.get(took_us.len() / 2).map(|us| f64::from(*us) / 1e3),
+        timed: took_ms.len() as u64,
+        median_ms: (!took_ms.is_empty()).then(|| rejoin_report::median(took_ms)),
         bytes: bytes as f64 / handshakes.max(1) as f64,
     }
 }

@@ -337,6 +337,11 @@ fn times_are_those_of_the_capture() {
     assert_eq!((measured.full.handshakes, measured.full.timed), (4, 3));
     assert!((measured.full.median_ms.unwrap() - 70.0).abs() < 0.01, "{measured:?}");
     assert_eq!((measured.resumed.handshakes, measured.resumed.median_ms), (0, None));
+    // Of two times in the middle it is the mean.
+    let found =
+        findings(Scope::default(), &[("one", &[&handshakes[..], &[timed(5, 30.0)]].concat())]);
+    let median = found.measured[0].full.median_ms.unwrap();
+    assert!((median - 50.0).abs() < 0.01, "{median}");
 }
 
 #[test]
