@@ -16,7 +16,7 @@ use crate::certificate::Certificate;
 use crate::digest::Digest;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 use crate::hello::{ClientHello, IssuedTicket, Protocol, ServerHello};
-use crate::observation::{At, Endpoint, Side};
+use crate::observation::{At, Endpoint, NO_TIME, Side};
 use crate::tls::{APPLICATION_DATA, CERTIFICATE, HANDSHAKE};
 use crate::via::Via;
 
@@ -487,12 +487,12 @@ impl Facts {
             via: self.via,
             proxied_client: self.proxied_client,
             sh_random_part: chosen.map(|hello| Digest(hello.mark.to_be_bytes())),
-            t_ch: ch.map(seconds),
-            t_sh: sh.map(seconds),
+            t_ch: ch.and_then(seconds),
+            t_sh: sh.and_then(seconds),
             frame_ch: ch.map(|at| at.frame),
             frame_sh: sh.map(|at| at.frame),
             proof_frame: proof.map(|at| at.frame),
-            t_done: done.map(seconds),
+            t_done: done.and_then(seconds),
             offered_ticket_hash: hello.and_then(|hello| hello.ticket),
             offered_sid_hash: hello.and_then(|hello| hello.session_id),
             ticket_issued: self.ticket_issued(version),
@@ -524,6 +524,6 @@ impl Sent {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a double holds today's time to 0.3 µs")]
-fn seconds(at: At) -> f64 {
-    (at.time_ns / 1_000) as f64 / 1e6
+fn seconds(at: At) -> Option<f64> {
+    (at.time_ns != NO_TIME).then_some((at.time_ns / 1_000) as f64 / 1e6)
 }

@@ -15,6 +15,7 @@ use pcap_parser::{
 
 use crate::error::{Error, Stop};
 use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
+use crate::observation::NO_TIME;
 use crate::program::{self, MOST_PROCESSES, Named, Process, option};
 use crate::zstd::Zstd;
 
@@ -28,7 +29,7 @@ const DEEPEST_COMPRESSION: u8 = 1;
 pub(crate) struct Frame<'a> {
     /// The frame's number, counted from 1.
     pub(crate) number: u64,
-    /// The time since 1970, in nanoseconds.
+    /// The time since 1970, in nanoseconds, or [`NO_TIME`].
     pub(crate) time_ns: u64,
     /// The link layer, as a LINKTYPE number.
     pub(crate) link: i32,
@@ -415,7 +416,7 @@ impl Interface {
         let nanos = units * 1_000_000_000 / u128::from(self.units_per_second.max(1));
         let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);
         let nanos = nanos.saturating_add(i128::from(self.offset_s) * 1_000_000_000);
-        u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+        u64::try_from(nanos.max(0)).unwrap_or(NO_TIME)
     }
 }
 
@@ -535,7 +536,7 @@ fn pcapng_block(
     };
     interface.note_dropped(packet.dropped, counted);
     let BlockOfPacket { time, program, data, .. } = packet;
-    let time_ns = time.map_or(0, |[high, low]| interface.time_ns(high, low));
+    let time_ns = time.map_or(NO_TIME, |[high, low]| interface.time_ns(high, low));
     each(Frame { number: counted.frames, time_ns, link: interface.link, program, data });
 }
 

@@ -73,7 +73,8 @@ pub struct Handshake {
     pub proxied_client: Option<SocketAddr>,
     /// Eight bytes of the ServerHello's random. With `ch_random` they tell copies of a handshake.
     pub sh_random_part: Option<Digest>,
-    /// The time the ClientHello was complete, in seconds since 1970.
+    /// The time the ClientHello was complete, in seconds since 1970. `None` also if the capture gives its frame no time, as
+    /// with all times.
     pub t_ch: Option<f64>,
     /// The time the ServerHello was complete, in seconds since 1970.
     pub t_sh: Option<f64>,

@@ -16,5 +16,9 @@ pub(crate) type Side = usize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub(crate) frame: u64,
+    /// The time since 1970, in nanoseconds, or [`NO_TIME`].
     pub(crate) time_ns: u64,
 }
+
+/// The time of a frame that has none, such as a simple packet of a pcapng.
+pub(crate) const NO_TIME: u64 = u64::MAX;

@@ -69,7 +69,7 @@ pub struct Average {
     pub full: u64,
     /// Resumed handshakes.
     pub resumed: u64,
-    /// Full handshakes by the realistic rule; `None` for certificates, where it is unknown.
+    /// Full handshakes by the realistic rule; `None` for certificates, where it is unknown, and if no handshake has a time.
     pub realistic_full: Option<u64>,
     /// The average cost.
     #[serde(flatten)]
@@ -90,6 +90,8 @@ const STEPS: [(&str, &str); 6] = [
 
 /// The first step that needs a table of networks.
 const FIRST_BY_NETWORK: usize = 3;
+
+const WITHOUT_TIME: &str = "no time is captured; not in \"truly\", no median, and no cause";
 
 const NOT_MEASURED: &str = "not measured: give --networks";
 
@@ -133,7 +135,9 @@ fn averages(findings: &Findings, model: &Model) -> Vec<Average> {
             let resumed = handshakes - full;
             let cost = average(findings, model, full, resumed);
             // A capture does not show under which other names a server would resume.
-            let realistic_full = Some(realistic_full).filter(|_| *step != CERTIFICATE);
+            let has_times = findings.without_time == 0 || findings.realistic.handshakes > 0;
+            let is_known = has_times && *step != CERTIFICATE;
+            let realistic_full = is_known.then_some(realistic_full);
             Average { step, full, resumed, realistic_full, cost }
         })
         .collect()

@@ -6,7 +6,7 @@ use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 use time::OffsetDateTime;
 
-use super::{Average, NOT_MEASURED, Report, STEPS};
+use super::{Average, NOT_MEASURED, Report, STEPS, WITHOUT_TIME};
 use crate::sharing::{Cause, Interval, Measured, OverTime, Party, Service, Times};
 
 const STYLE: &str = include_str!("page.css");
@@ -60,6 +60,10 @@ impl Body<'_> {
             client,
             server,
         )?;
+        if findings.without_time > 0 {
+            let (count, what) = (grouped(findings.without_time), Escaped(WITHOUT_TIME));
+            writeln!(f, "<p>Of {count} handshakes {what}.</p>")?;
+        }
         if captured.interrupted {
             writeln!(f, "<p class=\"incomplete\">Interrupted: what was read by then.</p>")?;
         }

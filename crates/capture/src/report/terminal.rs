@@ -3,7 +3,7 @@
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 
-use super::{Average, Captured, NOT_MEASURED, Report, STEPS};
+use super::{Average, Captured, NOT_MEASURED, Report, STEPS, WITHOUT_TIME};
 use crate::model::Model;
 use crate::sharing::{
     Cause, CauseCount, Findings, Measured, NotResumed, Party, PassedOver, Resumed, Times,
@@ -61,6 +61,9 @@ fn head(captured: &Captured, findings: &Findings) -> String {
     ];
     for (count, reason) in reasons.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("\n  not counted: {} {reason}", grouped(*count)));
+    }
+    if findings.without_time > 0 {
+        text.push_str(&format!("\n  of {} {WITHOUT_TIME}", grouped(findings.without_time)));
     }
     if !left_out.is_empty() {
         let left_out = of(left_out.len() as u64, "capture");

@@ -6,7 +6,10 @@ use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 /// A handshake that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedHandshake {
+    /// The time of its beginning, 0 if it has none.
     pub(super) begun_us: i64,
+    /// True if the capture shows when it began.
+    pub(super) has_time: bool,
     /// The time from its beginning to its end; less than 0 if the clocks of the two directions contradict each other.
     pub(super) lasted_us: i32,
     /// True if both sides had sent encrypted records then, and the clocks do not contradict each other.
@@ -138,6 +141,7 @@ impl CountedHandshake {
         let begun_us = begun_us(handshake);
         Self {
             begun_us,
+            has_time: handshake.t_ch.or(handshake.t_sh).is_some(),
             lasted_us: done.map_or(0, |done| within_i32(microseconds(done) - begun_us)),
             is_timed: is_timed(handshake),
             lifetime_s: lifetime_s(handshake),

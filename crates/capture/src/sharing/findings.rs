@@ -63,6 +63,9 @@ pub struct Findings {
     pub resumed_by: Resumed,
     /// The excluded handshakes.
     pub passed_over: PassedOver,
+    /// The counted handshakes of which the captures give no time. They are in the ideal savings alone, and their reasons are
+    /// unknown.
+    pub without_time: u64,
     /// The reasons why handshakes were full.
     pub not_resumed: NotResumed,
     /// The times and bytes of these handshakes, by protocol.

@@ -4,7 +4,7 @@
 //! handshake was over, its lifetime has not ended, the server gave it an ID or a ticket, in TLS 1.3
 //! one of its tickets is unused (RFC 8446, C.4), and it belongs to the same protocol, since TLS 1.2
 //! cannot resume a QUIC session. A resumed handshake stays resumed, because it used an earlier
-//! session; it uses up a ticket if one is known.
+//! session; it uses up a ticket if one is known. Handshakes without a time are left out.
 
 use super::counted::CountedHandshake;
 use super::steps::{self, Counts};
@@ -45,9 +45,10 @@ struct Session {
 
 pub(super) fn counts(uses: &Uses, assumptions: &Assumptions) -> Counts {
     let shared_server = full(uses, assumptions, steps::network);
+    let timed = || uses.iter().filter(|used| used.has_time);
     Counts {
-        handshakes: uses.len() as u64,
-        full_observed: uses.iter().filter(|used| used.is_full).count() as u64,
+        handshakes: timed().count() as u64,
+        full_observed: timed().filter(|used| used.is_full).count() as u64,
         full_own_reuse: full(uses, assumptions, steps::own_address),
         full_shared_client: full(uses, assumptions, steps::address),
         full_own_reuse_server: full(uses, assumptions, steps::own_network),
@@ -69,7 +70,9 @@ fn full<K: Ord>(
     };
     let mut full = 0;
     let mut sessions = Sessions::default();
-    for group in steps::groups(&mut uses.places(), by_clock) {
+    let mut timed = uses.places();
+    timed.retain(|at| uses.has_time(*at));
+    for group in steps::groups(&mut timed, by_clock) {
         sessions.0.clear();
         for used in group.iter().map(|at| uses.get(*at)) {
             let found = sessions.take(used.begun_us);
@@ -132,6 +135,7 @@ mod tests {
     fn at(begun_s: i64, is_single_use: bool) -> CountedHandshake {
         CountedHandshake {
             begun_us: begun_s * 1_000_000,
+            has_time: true,
             lasted_us: 50_000,
             is_timed: false,
             lifetime_s: 100,

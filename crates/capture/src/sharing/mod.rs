@@ -154,6 +154,7 @@ impl Sharing {
             realistic: lifetimes::counts(uses, assumptions),
             resumed_by: Resumed::of(uses),
             passed_over: self.passed_over,
+            without_time: uses.iter().filter(|used| !used.has_time).count() as u64,
             measured: measured::of(uses),
             over_time: OverTime::of(uses),
             not_resumed: not_resumed::of(uses, &self.texts, top),

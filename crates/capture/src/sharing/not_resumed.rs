@@ -4,7 +4,7 @@
 //! recognised by its hash where the capture shows it being issued (TLS 1.2 and before), and an offer
 //! counts only if the ClientHello shows it. A session ID alone may be made up for middleboxes (RFC
 //! 8446, D.4), and is an offer only if a server issued it. If two facts could each be the reason,
-//! neither is named.
+//! neither is named, and where the capture gives no time, the reason is unknown.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -187,17 +187,18 @@ fn answers(uses: &Uses) -> Vec<Cause> {
 
 /// The handshakes that issued what full handshakes offered, by the place of those.
 fn origins(uses: &Uses) -> HashMap<u32, u32> {
-    let issued = uses.sights().filter(|(sight, ..)| !sight.is_offer());
+    let sights = || uses.sights().filter(|(_, at, _)| uses.has_time(*at));
+    let issued = sights().filter(|(sight, ..)| !sight.is_offer());
     let mut issued: Vec<Digest> = issued.map(|(.., hash)| hash).collect();
     issued.sort_unstable();
     let is_offer_of_full =
         |(sight, at, _): &(Sight, u32, _)| sight.is_offer() && uses.get(*at).is_full;
-    let offers = uses.sights().filter(is_offer_of_full).map(|(.., hash)| hash);
+    let offers = sights().filter(is_offer_of_full).map(|(.., hash)| hash);
     // The last handshake so far that issued a ticket or a session ID.
     let mut issuers: HashMap<Digest, Option<u32>> =
         offers.filter(|hash| issued.binary_search(hash).is_ok()).map(|hash| (hash, None)).collect();
     drop(issued);
-    let sights = uses.sights().filter(|(.., hash)| issuers.contains_key(hash));
+    let sights = sights().filter(|(.., hash)| issuers.contains_key(hash));
     let mut sights: Vec<_> =
         sights.map(|(sight, at, hash)| ((uses.begun_us(at), at, sight), hash)).collect();
     sights.sort_unstable();
@@ -223,6 +224,8 @@ type Visitor = (u32, Target, Protocol);
 struct Before {
     visits: Option<[u32; 2]>,
     by_application: HashMap<u32, [u32; 2], FixedState>,
+    /// True if there are others, which may have come before or after.
+    has_timeless: bool,
 }
 
 impl Before {
@@ -247,13 +250,18 @@ impl Found<'_> {
     fn causes(&self) -> Vec<Option<Cause>> {
         let uses = self.uses;
         let mut causes = vec![None; uses.len()];
-        let by_clock = |at: u32| (visitor(&uses.get(at)), (uses.begun_us(at), at));
+        let by_clock =
+            |at: u32| (visitor(&uses.get(at)), (uses.has_time(at), uses.begun_us(at), at));
         for visits in steps::groups(&mut uses.places(), by_clock) {
             let mut before = Before::default();
             for at in visits {
                 let used = uses.get(*at);
                 causes[*at as usize] = used.is_full.then(|| self.cause(*at, &used, &before));
-                before.add(*at, used.ids.application);
+                // Those without a time come first.
+                match used.has_time {
+                    true => before.add(*at, used.ids.application),
+                    false => before.has_timeless = true,
+                }
             }
         }
         causes
@@ -263,6 +271,7 @@ impl Found<'_> {
         let origin = self.origins.get(&at).map(|at| self.uses.get(*at));
         let answer = self.answers[at as usize];
         match (used.visit.offer, origin) {
+            _ if !used.has_time => Cause::Unknown,
             (Offer::Certain, origin) => declined(used, origin.as_ref(), answer),
             (Offer::SessionOnly, Some(origin)) => declined(used, Some(&origin), answer),
             (Offer::Nothing, _) => self.not_offered(used, before),
@@ -273,7 +282,9 @@ impl Found<'_> {
     }
 
     fn not_offered(&self, used: &CountedHandshake, before: &Before) -> Cause {
-        let Some(all) = before.visits else { return Cause::FirstVisit };
+        let Some(all) = before.visits.filter(|_| !before.has_timeless) else {
+            return if before.has_timeless { Cause::Unknown } else { Cause::FirstVisit };
+        };
         let Some(own) = before.of(used.ids.application) else {
             return match self.over(all, used) {
                 Some(_) => Cause::OtherApplication,

@@ -15,7 +15,7 @@ const STEPS_S: [i64; 20] = [
 ];
 const YEAR_S: i64 = 31_536_000;
 
-/// The counted handshakes by the time of their beginning.
+/// The counted handshakes by the time of their beginning, without those that have none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct OverTime {
@@ -39,7 +39,8 @@ pub struct Interval {
 
 impl OverTime {
     pub(super) fn of(uses: &Uses) -> Self {
-        let begun = || uses.iter().map(|used| used.begun_us.div_euclid(1_000_000));
+        let timed = || uses.iter().filter(|used| used.has_time);
+        let begun = || timed().map(|used| used.begun_us.div_euclid(1_000_000));
         let (Some(first), Some(last)) = (begun().min(), begun().max()) else {
             return Self::default();
         };
@@ -47,7 +48,7 @@ impl OverTime {
         let years = (last - first) / YEAR_S / MOST_INTERVALS + 1;
         let step_s = STEPS_S.into_iter().find(is_long_enough).unwrap_or(years * YEAR_S);
         let mut intervals = BTreeMap::<i64, Interval>::new();
-        for (used, begun_s) in uses.iter().zip(begun()) {
+        for (used, begun_s) in timed().zip(begun()) {
             let begin_s = begun_s.div_euclid(step_s) * step_s;
             let interval = intervals.entry(begin_s).or_default();
             interval.begin_s = begin_s;

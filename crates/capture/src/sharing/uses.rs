@@ -45,6 +45,7 @@ struct Kind {
     network: Network,
     certificate: u32,
     nature: Nature,
+    has_time: bool,
     is_timed: bool,
     is_full: bool,
     method: Option<Method>,
@@ -113,6 +114,10 @@ impl Uses {
 
     pub(super) fn begun_us(&self, at: u32) -> i64 {
         self.rows[at as usize].begun_us
+    }
+
+    pub(super) fn has_time(&self, at: u32) -> bool {
+        self.kind(&self.rows[at as usize]).has_time
     }
 
     pub(super) fn nature(&self, at: u32) -> Nature {
@@ -210,6 +215,7 @@ impl Uses {
         let kind = self.kind(row);
         CountedHandshake {
             begun_us,
+            has_time: kind.has_time,
             lasted_us,
             is_timed: kind.is_timed,
             lifetime_s,
@@ -249,6 +255,7 @@ impl Kind {
             network,
             certificate,
             nature: used.nature,
+            has_time: used.has_time,
             is_timed: used.is_timed,
             is_full: used.is_full,
             method: used.method,

@@ -211,7 +211,7 @@ fn a_simple_packet_has_no_time() {
     let blocks = [section(RAW), block(3, &[&length, &frame[..]].concat())];
     let (found, stop) = read(&blocks.concat());
     assert!(stop.is_none());
-    assert_eq!((found.len(), found[0].t_ch), (1, Some(0.0)));
+    assert_eq!((found.len(), found[0].t_ch, found[0].frame_ch), (1, None, Some(1)));
 }
 
 /// The body of a packet of the type that enhanced ones replaced: interface and drops are halves of a word.

@@ -325,6 +325,41 @@ fn the_order_in_which_handshakes_come_changes_nothing() {
 }
 
 #[test]
+fn without_a_time_nothing_is_said_by_the_clock() {
+    let at = |second| Handshake {
+        psk_offered: Some(false),
+        offered_ticket_len: Some(0),
+        offered_sid_len: Some(0),
+        ..full(second, "192.0.2.1", "a.example")
+    };
+    let timeless = |second| Handshake { t_ch: None, t_sh: None, t_done: None, ..at(second) };
+    let of = |handshakes: &[Handshake]| {
+        let found = findings(Scope::default(), &[("one", handshakes)]);
+        let truly = [found.realistic.handshakes, found.realistic.full_own_reuse];
+        let causes = found.not_resumed.causes.iter().map(|count| (count.cause, count.handshakes));
+        let causes: Vec<_> = causes.collect();
+        (
+            found.without_time,
+            found.ideal.full_own_reuse,
+            truly,
+            causes,
+            found.over_time,
+            found.measured,
+        )
+    };
+    let (without, own, truly, causes, over_time, measured) = of(&[timeless(1), timeless(2)]);
+    assert_eq!((without, own, truly), (2, 1, [0, 0]));
+    assert_eq!((causes, over_time.intervals.len()), (vec![(Cause::Unknown, 2)], 0));
+    let times = measured[0].full;
+    assert_eq!((times.handshakes, times.timed, times.median_ms), (2, 0, None));
+    // What came before is not known either.
+    let (without, own, truly, causes, over_time, _) = of(&[timeless(1), at(2), at(60)]);
+    assert_eq!((without, own, truly), (1, 1, [2, 1]));
+    assert_eq!(causes, [(Cause::Unknown, 3)]);
+    assert!(over_time.intervals.iter().all(|interval| interval.begin_s >= 1_000_000_000));
+}
+
+#[test]
 fn times_are_those_of_the_capture() {
     let timed = |second: u8, ms: f64| {
         let handshake = full(second, "192.0.2.1", "a.example");

@@ -52,6 +52,8 @@ struct Arrivals {
     arrivals: Vec<(i64, u64)>,
     /// Those of the capture that is read, which may be copies, with an entry for each handshake.
     of_capture: Vec<Option<(i64, u64)>>,
+    /// Those that are new and have no time.
+    without_time: u64,
 }
 
 impl Outputs {
@@ -247,7 +249,7 @@ impl Arrivals {
     fn new() -> anyhow::Result<Self> {
         let mut key = [0; 16];
         fill_random(&mut key)?;
-        Ok(Self { key, arrivals: Vec::new(), of_capture: Vec::new() })
+        Ok(Self { key, arrivals: Vec::new(), of_capture: Vec::new(), without_time: 0 })
     }
 
     fn add(&mut self, handshake: &Handshake) {
@@ -259,11 +261,26 @@ impl Arrivals {
 
     /// Keeps the arrivals of a capture that are new: a copy would be a client that returns at once.
     fn end(&mut self, is_new: &[bool]) {
-        let of_capture = self.of_capture.drain(..).zip(is_new);
-        self.arrivals.extend(of_capture.filter(|(_, is_new)| **is_new).filter_map(|(at, _)| at));
+        for (arrival, _) in self.of_capture.drain(..).zip(is_new).filter(|(_, is_new)| **is_new) {
+            match arrival {
+                Some(arrival) => self.arrivals.push(arrival),
+                None => self.without_time += 1,
+            }
+        }
     }
 
     fn write(mut self, path: &Path) -> anyhow::Result<()> {
+        if self.without_time > 0 {
+            let path = path.display();
+            if self.arrivals.is_empty() {
+                anyhow::bail!("{path}: of no handshake a time is captured, so there is no trace");
+            }
+            let count = self.without_time;
+            let what = if count == 1 { "handshake" } else { "handshakes" };
+            terminal::complain(&format!(
+                "{path}: without {count} {what} of which no time is captured"
+            ));
+        }
         self.arrivals.sort_unstable();
         let first = self.arrivals.first().map_or(0, |(time, _)| *time);
         trace_file::write(path, |write| {

@@ -39,6 +39,17 @@ fn folder(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
     folder
 }
 
+/// Replaces bytes by others.
+fn replaced(capture: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut capture = capture.to_vec();
+    for at in 0..=capture.len() - from.len() {
+        if capture[at..].starts_with(from) {
+            capture[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+    capture
+}
+
 fn shown(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
@@ -432,18 +443,46 @@ fn packets_that_were_dropped_when_it_was_captured_are_told() {
     assert_eq!(report.expect("JSON")["dropped"], 1_234);
 }
 
+/// Simple packets of a pcapng have no time: neither has what is made of them.
+#[test]
+fn packets_without_a_time_have_no_place_in_a_trace() {
+    let block = |kind: u32, body: &[u8]| {
+        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+        let length = ((12 + body.len() + padding.len()) as u32).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
+    };
+    let header = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let mut capture = [block(0x0a0d_0d0a, &header), block(1, &[101, 0, 0, 0, 0, 0, 0, 0])].concat();
+    let whole = Capture::of_full_1_2();
+    for packet in whole.packets() {
+        capture.extend(block(3, &[&(packet.len() as u32).to_le_bytes(), packet].concat()));
+    }
+    let folder = folder("capture-timeless", &[("a.pcapng", &capture)]);
+    let (file, trace) = (folder.join("a.pcapng"), folder.join("a.trace"));
+    let told = text(&rejoin(&[shown(&file)]).stdout);
+    assert!(told.contains("of 1 no time is captured"), "{told}");
+    let row = |begin: &str| told.lines().find(|line| line.trim().starts_with(begin));
+    for begin in ["as observed", "TLS up to 1.2"] {
+        assert!(row(begin).is_some_and(|row| row.contains('–')), "{begin}: {told}");
+    }
+    let none = folder.join("none.trace");
+    let output = rejoin(&["--write-trace", shown(&none), shown(&file)]);
+    let complaint = text(&output.stderr);
+    assert!(complaint.contains("of no handshake a time is captured"), "{complaint}");
+    assert!(output.status.code() == Some(1) && !none.exists(), "{complaint}");
+    // Beside another it is left out, and told.
+    let other = replaced(&full(), &[1; 32], &[5; 32]);
+    fs::write(folder.join("b.pcap"), other).expect("a file");
+    let output = rejoin(&["--write-trace", shown(&trace), shown(&folder)]);
+    let complaint = text(&output.stderr);
+    assert!(output.status.success() && complaint.contains("without 1 handshake "), "{complaint}");
+    let arrivals = rejoin_trace::Reader::new(fs::File::open(trace).expect("a trace"));
+    assert_eq!(arrivals.expect("a trace").count(), 1);
+}
+
 /// A handshake seen before and behind NAT, in captures that overlap, one of which cuts it.
 #[test]
 fn a_trace_has_each_handshake_once() {
-    let replaced = |capture: &[u8], from: &[u8], to: &[u8]| {
-        let mut capture = capture.to_vec();
-        for at in 0..=capture.len() - from.len() {
-            if capture[at..].starts_with(from) {
-                capture[at..at + to.len()].copy_from_slice(to);
-            }
-        }
-        capture
-    };
     // A random of equal bytes would be taken for one that is made up.
     let whole = replaced(&full(), &[9; 32], &std::array::from_fn::<u8, 32, _>(|at| at as u8));
     let translated = replaced(&whole, &[10, 0, 0, 1], &[10, 0, 0, 99]);
