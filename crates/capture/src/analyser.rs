@@ -155,6 +155,8 @@ impl Analyser {
             self.packet(packet, at, 0, emit);
         } else if !link::is_supported(frame.link, frame.data) {
             self.unsupported.count(Unsupported::LinkType(frame.link));
+        } else if let Some(kind) = link::hidden(frame.link, frame.data) {
+            self.unsupported.count(kind);
         }
     }
 
@@ -215,7 +217,13 @@ impl Analyser {
             match dtls::may_be_dtls(bytes.0) {
                 _ if self.tunnels.datagram(source, destination, (bytes.0, length), at, emit) => {}
                 true => self.dtls.datagram(source, destination, bytes.0, length, at, emit),
-                false => self.quic.datagram(source, destination, bytes.0, length, at, emit),
+                false => {
+                    let ports = [source.port, destination.port];
+                    if let Some(kind) = hidden_in_udp(ports, bytes.0, length) {
+                        self.unsupported.count(kind);
+                    }
+                    self.quic.datagram(source, destination, bytes.0, length, at, emit);
+                }
             }
         }
         inner
@@ -318,6 +326,34 @@ fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]>
         _ => None,
     }
     .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
+}
+
+/// Returns the kind of tunnel that hides what is in a datagram of this length, which may be cut.
+fn hidden_in_udp(ports: [u16; 2], payload: &[u8], length: usize) -> Option<Unsupported> {
+    const NAT_TRAVERSAL: u16 = 4500;
+    const LEAST_ESP_BYTES: usize = 16;
+    // Without a security parameters index it is IKE.
+    let is_esp = payload.first_chunk().is_some_and(|spi: &[u8; 4]| *spi != [0; 4]);
+    if ports.contains(&NAT_TRAVERSAL) && is_esp && length >= LEAST_ESP_BYTES && !is_quic(payload) {
+        return Some(Unsupported::EspInUdp);
+    }
+    // The type, three zeros, and a length: two of the handshake, a cookie, and data, whose counter is never large.
+    let has_counter = || matches!(payload.get(13..16), None | Some([0, 0, 0]));
+    let is_wireguard = match payload.first_chunk()? {
+        [1, 0, 0, 0] => length == 148,
+        [2, 0, 0, 0] => length == 92,
+        [3, 0, 0, 0] => length == 64,
+        [4, 0, 0, 0] => length >= 32 && has_counter(),
+        _ => false,
+    };
+    is_wireguard.then_some(Unsupported::WireGuard)
+}
+
+/// Returns true for a long header of QUIC of version 1, 2, or a draft.
+fn is_quic(payload: &[u8]) -> bool {
+    let [first, version @ ..] = *payload.first_chunk::<5>().unwrap_or(&[0; 5]);
+    let is_known = matches!(version, [0, 0, 0, 1] | [0x6b, 0x33, 0x43, 0xcf] | [0xff, 0, 0, _]);
+    first & 0xc0 == 0xc0 && is_known
 }
 
 /// The IPv6 packet behind Teredo's headers (RFC 4380, 5.1.1), which state its length.

@@ -1,6 +1,7 @@
 //! The IP packet in a link-layer frame.
 
 use crate::bytes::Bytes;
+use crate::unsupported::Unsupported;
 
 /// The most tags and labels in one frame.
 const MOST_TAGS: usize = 16;
@@ -22,59 +23,124 @@ pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
     match link {
         // Loopback, with the address family in either byte order.
         0 | 108 => bytes.take(4).map(|_| bytes.0),
-        1 => in_ethernet(frame),
         9 | 50 => in_ppp(frame),
         51 => in_pppoe(frame),
         12 | 14 | 101 | 228 | 229 => Some(frame),
-        // Cisco HDLC: address, control, EtherType.
-        104 => {
-            bytes.take(2)?;
-            let kind = bytes.u16()?;
-            in_ethertype(kind, bytes.0)
-        }
-        // Linux cooked, versions 1 and 2.
-        113 => {
-            bytes.take(14)?;
-            let kind = bytes.u16()?;
-            in_ethertype(kind, bytes.0)
-        }
-        276 => {
-            let kind = bytes.u16()?;
-            bytes.take(18)?;
-            in_ethertype(kind, bytes.0)
-        }
-        105 => in_wifi(frame),
-        // FDDI: frame control and addresses, then the LLC header of an 802.3 frame.
-        10 => in_ethertype(0, frame.get(13..)?),
         // OpenBSD's filter log; its length excludes the padding to whole words.
         117 => frame.get(usize::from(*frame.first()?).next_multiple_of(4)..),
-        PKTAP | OLD_PKTAP => in_pktap(frame),
-        // Radiotap in front of 802.11; its length is little-endian.
-        127 => {
-            let length = u16::from_le_bytes([*frame.get(2)?, *frame.get(3)?]);
-            in_wifi(frame.get(usize::from(length)..)?)
+        PKTAP | OLD_PKTAP => {
+            let (link, packet) = in_pktap(frame)?;
+            ip_packet(link, packet)
         }
         239 => in_nflog(frame),
-        _ => None,
+        _ => {
+            let (kind, payload) = ethertype(link, frame)?;
+            in_ethertype(kind, payload)
+        }
     }
     .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
 }
 
+/// Returns the reason for which no IP packet is found in a frame of a LINKTYPE that is looked into, if there may be one.
+pub(crate) fn hidden(link: i32, frame: &[u8]) -> Option<Unsupported> {
+    if matches!(link, PKTAP | OLD_PKTAP) {
+        let (link, packet) = in_pktap(frame)?;
+        return hidden(link, packet);
+    }
+    let wifi = wifi_frame(link, frame).and_then(WifiData::of);
+    if wifi.is_some_and(|data| data.is_protected) {
+        return Some(Unsupported::ProtectedWifi);
+    }
+    let (kind, payload) = ethertype(link, frame)?;
+    let (kind, _) = untagged(kind, payload)?;
+    let is_without_ip = || WITHOUT_IP.iter().any(|kinds| kinds.contains(&kind));
+    let is_known = IP.contains(&kind) || TUNNELS.contains(&kind) || is_without_ip();
+    (kind >= LEAST_ETHERTYPE && !is_known).then_some(Unsupported::EtherType(kind))
+}
+
+const IP: [u16; 2] = [0x0800, 0x86dd];
+/// MPLS, sessions of PPPoE, Ethernet, and PPP.
+const TUNNELS: [u16; 5] = [0x8847, 0x8848, 0x8864, 0x6558, 0x880b];
+/// Smaller numbers are lengths (IEEE 802.3, 3.2.6).
+const LEAST_ETHERTYPE: u16 = 0x600;
+/// Protocols of the link itself, and others that carry no IP.
+const WITHOUT_IP: [&[u16]; 9] = [
+    // ARP, RARP, wake on LAN, AppleTalk and its ARP, IPX.
+    &[0x0806, 0x8035, 0x0842, 0x809b, 0x80f3, 0x8137],
+    // DECnet: its dump, console, routing and terminals.
+    &[0x6001, 0x6002, 0x6003, 0x6004],
+    // AVTP, and the reservations and registrations of bridges: MSRP, MVRP, MMRP.
+    &[0x22f0, 0x22ea, 0x88f5, 0x88f6],
+    // Pauses, slow protocols, discovery of PPPoE, EAPOL and its pre-authentication, LLDP, LLTD.
+    &[0x8808, 0x8809, 0x8863, 0x888e, 0x88c7, 0x88cc, 0x88d9],
+    // Powerline and IEEE 1905.
+    &[0x887b, 0x88e1, 0x8912, 0x893a],
+    // Clocks, faults, rings, redundancy.
+    &[0x88f7, 0x8902, 0x88e3, 0x88fb],
+    // PROFINET, EtherCAT, POWERLINK, GOOSE and its kin, sampled values, SERCOS.
+    &[0x8892, 0x88a4, 0x88ab, 0x88b8, 0x88b9, 0x88ba, 0x88cd],
+    // Storage: ATA, Fibre Channel and its set-up.
+    &[0x88a2, 0x8906, 0x8914],
+    // Tests for loops.
+    &[0x8899, 0x9000],
+];
+
+/// Returns the EtherType of a frame of a LINKTYPE that has one, and what follows. 0 stands before an LLC header.
+fn ethertype(link: i32, frame: &[u8]) -> Option<(u16, &[u8])> {
+    let mut bytes = Bytes(frame);
+    match link {
+        1 => {
+            bytes.take(12)?;
+            Some((bytes.u16()?, bytes.0))
+        }
+        // Cisco HDLC: address, control, EtherType.
+        104 => {
+            bytes.take(2)?;
+            Some((bytes.u16()?, bytes.0))
+        }
+        // Linux cooked, versions 1 and 2.
+        113 => {
+            bytes.take(14)?;
+            Some((bytes.u16()?, bytes.0))
+        }
+        276 => {
+            let kind = bytes.u16()?;
+            bytes.take(18)?;
+            Some((kind, bytes.0))
+        }
+        // FDDI: frame control and addresses, then the LLC header of an 802.3 frame.
+        10 => Some((0, frame.get(13..)?)),
+        _ => {
+            let data = WifiData::of(wifi_frame(link, frame)?)?;
+            (!data.is_protected).then_some((0, data.payload?))
+        }
+    }
+}
+
 /// Returns the IP packet in an Ethernet frame.
 pub(crate) fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
-    let mut bytes = Bytes(frame);
-    bytes.take(12)?;
-    let kind = bytes.u16()?;
-    in_ethertype(kind, bytes.0)
+    let (kind, payload) = ethertype(1, frame)?;
+    in_ethertype(kind, payload)
 }
 
 /// Returns the IP packet after an EtherType.
 pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
+    match untagged(kind, payload)? {
+        (0x0800 | 0x86dd, payload) => Some(payload),
+        (0x8847 | 0x8848, payload) => in_mpls(payload),
+        (0x8864, payload) => in_pppoe(payload),
+        (0x6558, payload) => in_ethernet(payload),
+        (0x880b, payload) => in_ppp(payload),
+        _ => None,
+    }
+}
+
+/// Passes over tags, and returns the EtherType behind them and what follows.
+fn untagged(kind: u16, payload: &[u8]) -> Option<(u16, &[u8])> {
     let mut bytes = Bytes(payload);
     let mut kind = kind;
     for _ in 0..MOST_TAGS {
         match kind {
-            0x0800 | 0x86dd => return Some(bytes.0),
             // VLAN and the variants of QinQ.
             0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
                 bytes.take(2)?;
@@ -85,10 +151,6 @@ pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
                 bytes.take(6)?;
                 kind = bytes.u16()?;
             }
-            0x8847 | 0x8848 => return in_mpls(bytes.0),
-            0x8864 => return in_pppoe(bytes.0),
-            0x6558 => return in_ethernet(bytes.0),
-            0x880b => return in_ppp(bytes.0),
             // A length: 802.2 with SNAP.
             0..=1500 => {
                 let [dsap, ssap, _, a, b, c] = bytes.array()?;
@@ -97,7 +159,7 @@ pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
                 }
                 kind = bytes.u16()?;
             }
-            _ => return None,
+            _ => return Some((kind, bytes.0)),
         }
     }
     None
@@ -143,34 +205,53 @@ pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
 
 /// Returns the IP packet in an unencrypted 802.11 data frame.
 pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
-    let mut bytes = Bytes(frame);
-    let [mut control, mut flags] = bytes.array()?;
-    // Some access points tunnel frames with these two bytes swapped; the version bits show it.
-    if control & 3 != 0 && flags & 0x0f == 0x08 {
-        (control, flags) = (flags, control);
-    }
-    let (is_data, has_data) = (control & 0x0c == 0x08, control & 0x40 == 0);
-    let protected = flags & 0x40 != 0;
-    if !is_data || !has_data || protected {
-        return None;
-    }
-    bytes.take(22)?;
-    if flags & 3 == 3 {
-        bytes.take(6)?;
-    }
-    let quality_of_service = control & 0x80 != 0;
-    if quality_of_service {
-        bytes.take(2)?;
-    }
-    // The LLC header equals that of an 802.3 frame with a length field.
-    in_ethertype(0, bytes.0)
+    let data = WifiData::of(frame).filter(|data| !data.is_protected)?;
+    in_ethertype(0, data.payload?)
 }
 
-/// Returns the packet behind Apple's header, which states its length and the kind of frame.
-fn in_pktap(frame: &[u8]) -> Option<&[u8]> {
+/// Returns the 802.11 frame in a frame of a LINKTYPE that has one.
+fn wifi_frame(link: i32, frame: &[u8]) -> Option<&[u8]> {
+    match link {
+        105 => Some(frame),
+        // Radiotap in front of it; its length is little-endian.
+        127 => {
+            let length = u16::from_le_bytes([*frame.get(2)?, *frame.get(3)?]);
+            frame.get(usize::from(length)..)
+        }
+        _ => None,
+    }
+}
+
+/// An 802.11 frame with data.
+struct WifiData<'a> {
+    is_protected: bool,
+    /// The data from its LLC header on, which equals that of an 802.3 frame with a length field.
+    payload: Option<&'a [u8]>,
+}
+
+impl<'a> WifiData<'a> {
+    fn of(frame: &'a [u8]) -> Option<Self> {
+        let mut bytes = Bytes(frame);
+        let [mut control, mut flags] = bytes.array()?;
+        // Some access points tunnel frames with these two bytes swapped; the version bits show it.
+        if control & 3 != 0 && flags & 0x0f == 0x08 {
+            (control, flags) = (flags, control);
+        }
+        let (is_data, has_data) = (control & 0x0c == 0x08, control & 0x40 == 0);
+        let has_fourth_address = flags & 3 == 3;
+        let has_quality_of_service = control & 0x80 != 0;
+        let header =
+            22 + 6 * usize::from(has_fourth_address) + 2 * usize::from(has_quality_of_service);
+        let payload = bytes.take(header).map(|_| bytes.0);
+        (is_data && has_data).then_some(Self { is_protected: flags & 0x40 != 0, payload })
+    }
+}
+
+/// Returns the packet behind Apple's header, which states its length and the kind of frame, with its LINKTYPE.
+fn in_pktap(frame: &[u8]) -> Option<(i32, &[u8])> {
     let packet = frame.get(pktap_length(frame)?..)?;
     let link = i32::from_le_bytes(*frame.get(8..)?.first_chunk()?);
-    if matches!(link, PKTAP | OLD_PKTAP) { None } else { ip_packet(link, packet) }
+    (!matches!(link, PKTAP | OLD_PKTAP)).then_some((link, packet))
 }
 
 /// The length of Apple's header, which also states that a packet follows. The header is little-endian.

@@ -16,6 +16,14 @@ pub enum Unsupported {
     NoInterface,
     /// A tunnel over IP, as a protocol number.
     IpProtocol(u8),
+    /// A protocol that is not known over Ethernet or its like, as an EtherType.
+    EtherType(u16),
+    /// Encrypted data of 802.11.
+    ProtectedWifi,
+    /// ESP in UDP (RFC 3948).
+    EspInUdp,
+    /// `WireGuard`.
+    WireGuard,
 }
 
 impl fmt::Display for Unsupported {
@@ -23,6 +31,11 @@ impl fmt::Display for Unsupported {
         match self {
             Self::LinkType(number) => write!(f, "link type {number}"),
             Self::NoInterface => f.write_str("interfaces that the file does not describe"),
+            Self::EtherType(0x88e5) => f.write_str("EtherType 0x88e5 (MACsec)"),
+            Self::EtherType(number) => write!(f, "EtherType {number:#06x}"),
+            Self::ProtectedWifi => f.write_str("encrypted 802.11"),
+            Self::EspInUdp => f.write_str("ESP in UDP"),
+            Self::WireGuard => f.write_str("WireGuard"),
             Self::IpProtocol(number) => {
                 let name = match number {
                     50 => " (ESP)",

@@ -204,6 +204,67 @@ fn pptp(packet: &[u8]) -> Vec<u8> {
     [&header[..], &[0xff, 3, 0, 0x21], packet].concat()
 }
 
+/// Encrypted links and tunnels may hide handshakes; the own protocols of a link hide none.
+#[test]
+fn links_and_tunnels_that_are_encrypted_are_counted() {
+    let protected = |mut frame: Vec<u8>| {
+        frame[1] |= 0x40;
+        frame
+    };
+    let in_udp = |port, payload: &[u8]| ip_v4(17, &udp(port, payload));
+    let cell = |begin: [u8; 4], length: usize| [&begin[..], &vec![0xa5; length - 4]].concat();
+    // The receiver's index, and a counter.
+    let data = [&[4, 0, 0, 0, 0xa5, 0xa5, 0xa5, 0xa5, 9, 1, 0, 0, 0, 0, 0, 0][..], &[0xa5; 1_436]];
+    let (esp, ike) = (cell([0x5a, 1, 2, 3], 100), cell([0; 4], 100));
+    let initial = [&[0xc3, 0, 0, 0, 1][..], &[8; 1_195]].concat();
+    let tagged = [&[0, 5, 0x88, 0xe5][..], &[0; 60]].concat();
+    let cases: [(&str, u32, Vec<u8>, Option<Unsupported>); 22] = [
+        ("MACsec", 1, ethernet(0x88e5, &[0; 60]), Some(Unsupported::EtherType(0x88e5))),
+        ("MACsec behind VLAN", 1, ethernet(0x8100, &tagged), Some(Unsupported::EtherType(0x88e5))),
+        ("unknown", 1, ethernet(0x1234, &[0; 60]), Some(Unsupported::EtherType(0x1234))),
+        ("ARP", 1, ethernet(0x0806, &[0; 60]), None),
+        ("LLDP", 1, ethernet(0x88cc, &[0; 60]), None),
+        ("EAPOL", 1, ethernet(0x888e, &[0; 60]), None),
+        ("a length", 1, ethernet(60, &[0x42; 60]), None),
+        ("IP that is none", 1, ethernet(0x0800, &[0; 60]), None),
+        ("802.11", 105, protected(wifi(&[0; 60])), Some(Unsupported::ProtectedWifi)),
+        (
+            "802.11 with radiotap",
+            127,
+            [&[0, 0, 8, 0, 0, 0, 0, 0][..], &protected(wifi(&[0; 60]))].concat(),
+            Some(Unsupported::ProtectedWifi),
+        ),
+        ("802.11 in the clear", 105, wifi(&ip_v4(6, &tcp())), None),
+        ("a beacon", 105, [&[0x80, 0][..], &[0; 60]].concat(), None),
+        ("ESP in UDP", RAW, in_udp(4500, &esp), Some(Unsupported::EspInUdp)),
+        ("IKE", RAW, in_udp(4500, &ike), None),
+        ("a sign of life", RAW, in_udp(4500, &[0xff]), None),
+        ("QUIC at 4500", RAW, in_udp(4500, &initial), None),
+        ("ESP at another port", RAW, in_udp(4501, &esp), None),
+        (
+            "WireGuard, begin",
+            RAW,
+            in_udp(51_820, &cell([1, 0, 0, 0], 148)),
+            Some(Unsupported::WireGuard),
+        ),
+        (
+            "WireGuard, answer",
+            RAW,
+            in_udp(51_820, &cell([2, 0, 0, 0], 92)),
+            Some(Unsupported::WireGuard),
+        ),
+        ("WireGuard, data", RAW, in_udp(9, &data.concat()), Some(Unsupported::WireGuard)),
+        ("no counter", RAW, in_udp(51_820, &cell([4, 0, 0, 0], 96)), None),
+        ("another type", RAW, in_udp(51_820, &cell([5, 0, 0, 0], 96)), None),
+    ];
+    for (name, link, frame, unsupported) in cases {
+        let capture = pcap(0xa1b2_c3d4, false, 0, link, &[frame]);
+        let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+        let counts = unsupported.map(|kind| (kind, 1));
+        assert_eq!(summary.unsupported, Vec::from_iter(counts), "{name}");
+    }
+}
+
 #[test]
 fn a_simple_packet_has_no_time() {
     let frame = ip_v4(6, &tcp());
