@@ -16,12 +16,14 @@ import (
 
 // Listener is tls.NewListener with sessions in the cache: its connections are of the type *tls.Conn. The config belongs
 // to the listener from then on. It must have all that the server needs; for HTTP/2 its NextProtos are "h2" and
-// "http/1.1".
+// "http/1.1". The configs that its GetConfigForClient returns are the listener's, too: as in crypto/tls, nobody can tell
+// what their VerifyPeerCertificate checks, and they resume each other's sessions of one server name.
 func (c *Cache) Listener(inner net.Listener, config *tls.Config) (net.Listener, error) {
 	if isAttached(config) {
 		return nil, ErrAttached
 	}
-	l := &listener{Listener: inner, cache: c, config: config, asked: policy.Of(config, c.options.Checks, c.own)}
+	own := policy.NewOwn()
+	l := &listener{Listener: inner, cache: c, config: config, own: own, asked: policy.Of(config, c.options.Checks, own)}
 	// Clones need no keys of their own, and would make some.
 	l.model = config.Clone()
 	var unused [32]byte
@@ -37,6 +39,7 @@ type listener struct {
 	cache  *Cache
 	config *tls.Config
 	model  *tls.Config
+	own    policy.Own
 	asked  policy.Policy
 }
 
@@ -61,7 +64,7 @@ func (l *listener) chosen(v *visit, choose func(*tls.ClientHelloInfo) (*tls.Conf
 		return config, err
 	}
 	own := config.Clone()
-	v.attach(own, config, policy.Of(config, l.cache.options.Checks, l.cache.own))
+	v.attach(own, config, policy.Of(config, l.cache.options.Checks, l.own))
 	return own, nil
 }
 

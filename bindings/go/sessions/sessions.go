@@ -36,8 +36,8 @@ type Options struct {
 	// Lifetime is how long a session may be resumed: by default a day, and seven at most.
 	Lifetime time.Duration
 	// Checks names what the program's VerifyPeerCertificate checks. crypto/tls does not call it for a resumed session.
-	// So sessions of a config that has one, and asks for certificates, are resumed in this process alone. Give
-	// servers that check exactly the same the same name: then they resume each other's.
+	// So sessions of a config that has one, and asks for certificates, are resumed at that config and its clones alone,
+	// or at its listener. Give servers that check exactly the same the same name: then they resume each other's.
 	Checks string
 	// KeepTLS12 lets a session of TLS 1.2 be used more than once. Then clients that open several connections at once
 	// with one ticket resume them all.
@@ -52,7 +52,6 @@ type Options struct {
 type Cache struct {
 	options Options
 	share   *share.Sessions
-	own     policy.Own
 	visits  visits
 	counts  struct{ found, missed, stored, tickets atomic.Uint64 }
 }
@@ -80,7 +79,7 @@ func Open(ctx context.Context, options Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{options: options, share: opened, own: policy.NewOwn()}, nil
+	return &Cache{options: options, share: opened}, nil
 }
 
 // Ready is closed when the share has answered for the first time.
@@ -104,7 +103,8 @@ func (c *Cache) Attach(config *tls.Config) error {
 	if isAttached(config) {
 		return ErrAttached
 	}
-	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, c.options.Checks, c.own) })
+	own := policy.NewOwn()
+	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, c.options.Checks, own) })
 	config.UnwrapSession = func(ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
 		found, session, err := c.unwrap(config, asked(), ticket, about)
 		c.visits.begin(about.ServerName, found)

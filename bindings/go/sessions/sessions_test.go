@@ -216,6 +216,21 @@ func TestSessionsStayWhereCertificatesAreAskedForAlike(t *testing.T) {
 	}
 }
 
+func TestChecksOfOneConfigAreNotThoseOfAnother(t *testing.T) {
+	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
+		shared, s := sharetest.New(t), newSite(t)
+		cache := ready(t, options(shared))
+		device := way(t, cache, testtls.Pinned(s.config(), "device"))
+		admin := way(t, cache, testtls.Pinned(s.config(), "admin"))
+		client := testtls.Client(s.authority, "a.test", version)
+		client.Certificates = []tls.Certificate{s.authority.Issue(t, "device")}
+		expect(t, visits(t, shared, []*sessions.Cache{cache}, client, device, device), false, true)
+		if resumed, err := testtls.Visit(admin, client); err == nil {
+			t.Errorf("a device is an admin: resumed %v", resumed)
+		}
+	})
+}
+
 // anyName is a client that offers a session of one name to another.
 type anyName struct{ tls.ClientSessionCache }
 

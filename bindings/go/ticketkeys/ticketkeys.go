@@ -29,8 +29,8 @@ var mark = []byte("rejoin-go 1\x00")
 type Options struct {
 	share.Options
 	// Checks names what the program's VerifyPeerCertificate checks. crypto/tls does not call it for a resumed session.
-	// So tickets of a config that has one, and asks for certificates, open in this process alone. Give servers that
-	// check exactly the same the same name: then they open each other's.
+	// So tickets of a config that has one, and asks for certificates, open at that config and its clones alone. Give
+	// servers that check exactly the same the same name: then they open each other's.
 	Checks string
 }
 
@@ -40,7 +40,6 @@ type Ring struct {
 	list   atomic.Pointer[[][32]byte]
 	came   chan struct{}
 	checks string
-	own    policy.Own
 
 	lock    sync.Mutex
 	changed chan struct{}
@@ -52,7 +51,7 @@ func Follow(ctx context.Context, options Options, configs ...*tls.Config) (*Ring
 	if err := options.Options.Check(); err != nil {
 		return nil, err
 	}
-	ring := &Ring{came: make(chan struct{}), changed: make(chan struct{}), checks: options.Checks, own: policy.NewOwn()}
+	ring := &Ring{came: make(chan struct{}), changed: make(chan struct{}), checks: options.Checks}
 	for _, config := range configs {
 		if err := ring.Attach(config); err != nil {
 			return nil, err
@@ -97,12 +96,14 @@ func (r *Ring) turn(list share.KeyList) {
 
 // Attach has a config use the ring. Call it when all else is set, and before the config serves. Its clones use the
 // ring, too: http.Server makes one, and tls.Config.SetSessionTicketKeys would not reach it. A config that
-// GetConfigForClient returns needs to be attached itself, unless it is a clone of one that is.
+// GetConfigForClient returns needs to be attached itself, unless it is a clone of one that is. If it has a
+// VerifyPeerCertificate and no Checks, let it be such a clone: what is attached anew for each client resumes nothing.
 func (r *Ring) Attach(config *tls.Config) error {
 	if config.WrapSession != nil || config.UnwrapSession != nil {
 		return ErrAttached
 	}
-	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, r.checks, r.own) })
+	own := policy.NewOwn()
+	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, r.checks, own) })
 	config.WrapSession = func(about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
 		return r.wrap(config, asked(), about, session)
 	}

@@ -208,6 +208,25 @@ func TestTicketsStayWhereCertificatesAreAskedForAlike(t *testing.T) {
 	})
 }
 
+func TestChecksOfOneConfigAreNotThoseOfAnother(t *testing.T) {
+	for name, version := range testtls.Versions {
+		t.Run(name, func(t *testing.T) {
+			shared, s := sharetest.New(t), newSite(t)
+			shared.Ring(key(1))
+			devices, admins := testtls.Pinned(s.config(), "device"), testtls.Pinned(s.config(), "admin")
+			<-follow(t, options(shared), devices, admins).Ready()
+			device, admin := serve(t, devices.Clone()), serve(t, admins)
+			client := testtls.Client(s.authority, "a.test", version)
+			client.Certificates = []tls.Certificate{s.authority.Issue(t, "device")}
+			// A clone's checks are those of its original.
+			expect(t, testtls.Visits(t, client, device, serve(t, devices)), false, true)
+			if resumed, err := testtls.Visit(admin, client); err == nil {
+				t.Errorf("a device is an admin: resumed %v", resumed)
+			}
+		})
+	}
+}
+
 // anyName is a client that offers a session of one name to another.
 type anyName struct{ tls.ClientSessionCache }
 

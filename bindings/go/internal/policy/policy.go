@@ -21,7 +21,8 @@ type Policy struct {
 	hash [Size]byte
 }
 
-// Own tells one attached server from all others. Sessions of servers whose checks nobody can see stay with it.
+// Own tells one attached config, its clones with it, from all others. Sessions of configs whose checks nobody can see stay
+// with it.
 type Own [16]byte
 
 // NewOwn returns a fresh one.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -120,6 +121,20 @@ func Client(authority *Authority, name string, version uint16) *tls.Config {
 		RootCAs: authority.Pool(), ServerName: name, MinVersion: version, MaxVersion: version,
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),
 	}
+}
+
+// Pinned has a config ask for a client certificate, and refuse each that is not of this name by its own check, which
+// crypto/tls does not call when a session is resumed.
+func Pinned(config *tls.Config, wanted string) *tls.Config {
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
+		certificate, err := x509.ParseCertificate(raw[0])
+		if err == nil && certificate.Subject.CommonName != wanted {
+			err = fmt.Errorf("not %s", wanted)
+		}
+		return err
+	}
+	return config
 }
 
 // Visit connects, reads what the server says, and tells whether the session was resumed.
