@@ -1,8 +1,12 @@
 """Against a real manager and real servers, which the test of `rejoin-cli` starts: it sets the variables."""
 
+import functools
+import hashlib
 import os
 import socket
 import ssl
+import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -125,6 +129,47 @@ def one_answer(cut):
     return listener.getsockname()[1], done
 
 
+def greeting(change=lambda context: None):
+    """A server of Python's own ssl, with a context that ``change`` changes, which answers each request alike."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.environ["REJOIN_TEST_CERTIFICATE"], os.environ["REJOIN_TEST_KEY"])
+    change(context)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer(tcp):
+        try:
+            tls = context.wrap_socket(tcp, server_side=True)
+            tls.recv(4096)
+            tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+            tls.unwrap().close()
+        except OSError:
+            # The client has refused it.
+            pass
+        finally:
+            tcp.close()
+
+    def serve():
+        while True:
+            threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def fingerprint(algorithm, pem=None):
+    """That of a certificate; by default, of the servers'."""
+    if pem is None:
+        with open(os.environ["REJOIN_TEST_CERTIFICATE"], encoding="ascii") as file:
+            pem = file.read()
+    return hashlib.new(algorithm, ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+
+
+def authority(name):
+    """The certificate of an authority that signs nothing, in PEM."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "/dev/null"]
+    return subprocess.check_output([*command, "-subj", f"/CN={name}"], stderr=subprocess.DEVNULL, text=True)
+
+
 class WithRequests(unittest.TestCase):
     def setUp(self):
         try:
@@ -178,6 +223,67 @@ class WithRequests(unittest.TestCase):
                 else:
                     error = self.requests.exceptions.ConnectionError
                     self.assertRaises(error, session.get, url, verify=AUTHORITY)
+
+
+    def test_trust_that_the_manager_cannot_have_is_the_programs_own(self):
+        """The server's authority is the manager's, and not the program's, or the other way round."""
+        import urllib3
+
+        other = authority("other")
+        with open(AUTHORITY, encoding="ascii") as file:
+            own = file.read()
+        with tempfile.TemporaryDirectory() as folder:
+            with self.session() as session:
+                url = f"https://localhost:{PORT}/"
+                self.assertRaises(self.requests.exceptions.SSLError, session.get, url, verify=folder)
+            other_file = os.path.join(folder, "other.pem")
+            with open(other_file, "w", encoding="ascii") as file:
+                file.write(other)
+            tls13 = ssl.TLSVersion.TLSv1_3
+            for host, settings, is_accepted in (
+                ("localhost", {"ca_cert_data": other}, False),
+                ("localhost", {"ca_cert_data": own}, True),
+                ("localhost", {"ca_cert_dir": folder}, False),
+                ("localhost", {"ssl_context": ssl.create_default_context(cafile=other_file)}, False),
+                ("localhost", {"ssl_context": ssl.create_default_context(cafile=AUTHORITY)}, True),
+                ("localhost", {"ca_certs": AUTHORITY, "assert_hostname": "other.test"}, False),
+                ("127.0.0.1", {"ca_certs": AUTHORITY, "assert_hostname": "localhost"}, True),
+                ("localhost", {"ca_certs": AUTHORITY, "server_hostname": "other.test"}, False),
+                ("localhost", {"ca_certs": AUTHORITY, "ssl_minimum_version": tls13}, True),
+                ("localhost", {"ca_certs": AUTHORITY, "assert_fingerprint": fingerprint("sha1")}, True),
+                ("localhost", {"ca_certs": AUTHORITY, "assert_fingerprint": fingerprint("sha256")}, True),
+                ("localhost", {"ca_certs": AUTHORITY, "assert_fingerprint": "00" * 32}, False),
+                # It is the authority's, and not the server's.
+                (
+                    "localhost",
+                    {"ca_certs": AUTHORITY, "assert_fingerprint": fingerprint("sha256", own)},
+                    False,
+                ),
+            ):
+                with self.subTest(settings=settings):
+                    for direct in (True, False):
+                        pools = urllib3.PoolManager(retries=False, **settings)
+                        rejoin.requests.use(pools, direct=direct, wishes=WISHES)
+                        ask = functools.partial(pools.request, "GET", f"https://{host}:{PORT}/")
+                        if not direct:
+                            with self.assertRaises(urllib3.exceptions.NewConnectionError) as refused:
+                                ask()
+                            self.assertIn(list(settings)[-1], str(refused.exception))
+                        elif is_accepted:
+                            self.assertEqual(ask().status, 200)
+                        else:
+                            self.assertRaises(urllib3.exceptions.SSLError, ask)
+
+    def test_tls_1_2_is_refused_where_the_program_refuses_it(self):
+        import urllib3
+
+        port = greeting(lambda context: setattr(context, "maximum_version", ssl.TLSVersion.TLSv1_2))
+        pools = urllib3.PoolManager(
+            retries=False, ca_certs=AUTHORITY, ssl_minimum_version=ssl.TLSVersion.TLSv1_3
+        )
+        rejoin.requests.use(pools, wishes=WISHES)
+        with self.assertRaises(urllib3.exceptions.SSLError):
+            pools.request("GET", f"https://localhost:{port}/")
 
 
 class WithHttpx(unittest.TestCase):

@@ -16,6 +16,20 @@ from . import _manager
 from ._connection import Connection, Trust, connect
 
 _TIMEOUT_S = 10.0
+# Settings by which urllib3 trusts a server. Wishes with a trust take their place.
+_TRUST = ("ca_cert_data", "ca_cert_dir", "ssl_context", "assert_fingerprint")
+# Others that the manager does not follow as urllib3 does.
+_NOT_THE_MANAGERS = (
+    "assert_hostname",
+    "key_password",
+    "server_hostname",
+    "source_address",
+    "ssl_maximum_version",
+    "ssl_minimum_version",
+    "ssl_version",
+)
+# Some releases of requests make it in advance for `verify=True`.
+_USUAL_CONTEXT = getattr(requests.adapters, "_preloaded_ssl_context", None)
 
 
 class Adapter(requests.adapters.HTTPAdapter):
@@ -37,7 +51,7 @@ def use(
     pools: urllib3.PoolManager, *, direct: bool = True, wishes: Mapping[str, Any] | None = None
 ) -> None:
     """Has a :class:`urllib3.PoolManager` take its TLS connections from the manager. Where that cannot
-    serve, they are made directly if ``direct``."""
+    serve, or does not know a setting of the pools, they are made directly if ``direct``."""
 
     class Chosen(_Connection):
         rejoin_direct = direct
@@ -54,10 +68,14 @@ class _Connection(urllib3.connection.HTTPSConnection):
     rejoin_wishes: Mapping[str, Any] = {}
 
     def connect(self) -> None:
-        if self.proxy is not None:
+        otherwise = self._otherwise()
+        if self.proxy is not None or (self.rejoin_direct and otherwise):
             super().connect()
             return
         try:
+            if otherwise:
+                remedy = "leave it out, or allow direct connections"
+                raise _manager.Error("bad_request", f"{otherwise} is not for the manager", remedy)
             self.sock = self._rejoin()
         except _manager.Error as error:
             if not (self.rejoin_direct and error.is_the_managers):
@@ -66,6 +84,17 @@ class _Connection(urllib3.connection.HTTPSConnection):
             return
         self.sock.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
         self.is_verified = self._trust() != "none"
+
+    def _otherwise(self) -> str | None:
+        """A setting that the manager would not follow."""
+        names: tuple[str, ...] = _NOT_THE_MANAGERS
+        if "trust" not in self.rejoin_wishes:
+            names = (*_TRUST, *names)
+        for name in names:
+            value = getattr(self, name, None)
+            if value is not None and not (name == "ssl_context" and value is _USUAL_CONTEXT):
+                return name
+        return None
 
     def _rejoin(self) -> Connection:
         identity = None
@@ -85,8 +114,6 @@ class _Connection(urllib3.connection.HTTPSConnection):
         if "trust" in self.rejoin_wishes:
             trust: Trust = self.rejoin_wishes["trust"]
             return trust
-        if self.assert_fingerprint:
-            return {"pins": [self.assert_fingerprint.replace(":", "").lower()]}
         if self.cert_reqs in (ssl.CERT_NONE, "CERT_NONE", "NONE"):
             return "none"
         if self.ca_certs and self.ca_certs != requests.utils.DEFAULT_CA_BUNDLE_PATH:
