@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import unittest
+import warnings
 
 import rejoin
 
@@ -328,7 +329,7 @@ class WithHttpx(unittest.TestCase):
         for direct in (True, False):
             transport = rejoin.httpx.Transport(
                 direct=direct,
-                wishes={"manager": "/nowhere"},
+                wishes={"manager": "/nowhere", "trust": "system"},
                 verify=ssl.create_default_context(cafile=AUTHORITY),
             )
             with self.httpx.Client(transport=transport) as client:
@@ -336,6 +337,52 @@ class WithHttpx(unittest.TestCase):
                     self.assertEqual(client.get(url).status_code, 200)
                 else:
                     self.assertRaises(self.httpx.ConnectError, client.get, url)
+
+    def test_trust_that_the_manager_cannot_have_is_the_programs_own(self):
+        other = authority("other")
+        with tempfile.TemporaryDirectory() as folder:
+            other_file = os.path.join(folder, "other.pem")
+            with open(other_file, "w", encoding="ascii") as file:
+                file.write(other)
+            url = f"https://localhost:{PORT}/"
+            for verify, is_for_the_manager, is_accepted in (
+                (AUTHORITY, True, True),
+                (other_file, True, False),
+                (folder, False, False),
+                (ssl.create_default_context(cafile=other_file), False, False),
+                (ssl.create_default_context(cafile=AUTHORITY), False, True),
+            ):
+                with self.subTest(verify=verify), warnings.catch_warnings():
+                    # httpx warns of paths.
+                    warnings.simplefilter("ignore")
+                    if not is_for_the_manager:
+                        self.assertRaises(ValueError, self.client, verify=verify, direct=False)
+                    for direct in (True,) if not is_for_the_manager else (True, False):
+                        with self.client(verify=verify, direct=direct) as client:
+                            if is_accepted:
+                                self.assertEqual(client.get(url).status_code, 200)
+                            else:
+                                self.assertRaises(self.httpx.ConnectError, client.get, url)
+
+    def test_a_certificate_of_the_programs_is_presented(self):
+        def asks(context):
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(AUTHORITY)
+
+        pair = (os.environ["REJOIN_TEST_CERTIFICATE"], os.environ["REJOIN_TEST_KEY"])
+        url = f"https://localhost:{greeting(asks)}/"
+        context = ssl.create_default_context(cafile=AUTHORITY)
+        context.load_cert_chain(*pair)
+        with self.client(verify=context) as client:
+            self.assertEqual(client.get(url).text, "hi")
+        with warnings.catch_warnings():
+            # httpx warns of `cert`.
+            warnings.simplefilter("ignore")
+            more = {"wishes": {**WISHES, "trust": "system"}, "cert": pair}
+            verify = ssl.create_default_context(cafile=AUTHORITY)
+            transport = rejoin.httpx.Transport(verify=verify, **more)
+        with self.httpx.Client(transport=transport) as client:
+            self.assertEqual(client.get(url).text, "hi")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -11,7 +12,7 @@ import httpcore
 import httpx
 
 from . import _manager
-from ._connection import Connection, connect
+from ._connection import Connection, Trust, connect
 
 try:
     from httpcore import NetworkBackend, NetworkStream
@@ -27,8 +28,8 @@ _TIMEOUT_S = 10.0
 
 class Transport(httpx.HTTPTransport):
     """``httpx.Client(transport=Transport())``. ``wishes`` are keywords of :func:`rejoin.connect`; TCP
-    connections are made here, and passed to the manager, so that proxies keep their meaning. Where no
-    manager runs TLS is spoken here if ``direct``, as ``verify`` says."""
+    connections are made here, and passed to the manager. Where no manager runs, or ``verify`` or ``cert``
+    are not for it, TLS is spoken here if ``direct``, as they say."""
 
     def __init__(
         self,
@@ -41,10 +42,30 @@ class Transport(httpx.HTTPTransport):
     ) -> None:
         super().__init__(verify=verify, http2=http2, **more)
         wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
-        if verify is False:
-            wishes.setdefault("trust", "none")
+        otherwise = None
+        if "trust" not in wishes:
+            try:
+                wishes["trust"] = _trust(verify)
+            except ValueError:
+                otherwise = "verify"
+        if more.get("cert") and "identity" not in wishes:
+            otherwise = "cert"
+        if otherwise:
+            if not direct:
+                raise ValueError(f"{otherwise} is not for the manager: name it in wishes, or allow direct")
+            return
         # httpx has no argument for it.
         self._pool._network_backend = _Backend(self._pool._network_backend, direct, wishes)
+
+
+def _trust(verify: Any) -> Trust:
+    """What ``verify`` trusts, as httpx reads it; a :class:`ValueError` if the manager cannot be told."""
+    if isinstance(verify, bool):
+        return "system" if verify else "none"
+    if isinstance(verify, (str, os.PathLike)) and os.path.isfile(verify):
+        with open(verify, encoding="utf-8") as file:
+            return {"bundle": file.read()}
+    raise ValueError("neither a file nor a yes or no")
 
 
 class _Backend(NetworkBackend):
