@@ -2,9 +2,11 @@
 
 import functools
 import hashlib
+import json
 import os
 import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 import threading
@@ -157,12 +159,88 @@ def greeting(change=lambda context: None):
     return listener.getsockname()[1]
 
 
+def proxy(scheme):
+    """A proxy that makes tunnels."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.environ["REJOIN_TEST_CERTIFICATE"], os.environ["REJOIN_TEST_KEY"])
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source, sink):
+        try:
+            while piece := source.recv(65536):
+                sink.sendall(piece)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            # One side has gone.
+            pass
+
+    def tunnel(tcp):
+        with context.wrap_socket(tcp, server_side=True) if scheme == "https" else tcp as near:
+            asked = b""
+            while not asked.endswith(b"\r\n\r\n"):
+                asked += near.recv(4096)
+            host, port = asked.split()[1].decode().rsplit(":", 1)
+            with socket.create_connection((host, int(port))) as far:
+                near.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                back = threading.Thread(target=pump, args=(far, near), daemon=True)
+                back.start()
+                pump(near, far)
+                back.join(5)
+
+    def serve():
+        while True:
+            threading.Thread(target=tunnel, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def refusing_manager(test, kind):
+    """The socket of a manager that refuses each request so, or answers nothing if the kind is ``silent``."""
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    path = os.path.join(folder.name, "m.sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen()
+    test.addCleanup(listener.close)
+    problem = {"kind": kind, "detail": f"it is {kind}", "remedy": "connect directly"}
+    answer = json.dumps({"rejoin": 1, "error": problem}).encode()
+
+    def serve():
+        kept = []
+        while True:
+            try:
+                program, _ = listener.accept()
+            except OSError:
+                return
+            # What is passed, too, is closed here.
+            program.recv(1 << 20)
+            if kind == "silent":
+                kept.append(program)
+                continue
+            program.sendall(struct.pack(">I", len(answer)) + answer)
+            program.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return path
+
+
 def fingerprint(algorithm, pem=None):
     """That of a certificate; by default, of the servers'."""
     if pem is None:
         with open(os.environ["REJOIN_TEST_CERTIFICATE"], encoding="ascii") as file:
             pem = file.read()
     return hashlib.new(algorithm, ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+
+
+def long_bundle():
+    """A file with the servers' authority that no request has room for."""
+    file = tempfile.NamedTemporaryFile("w")
+    with open(AUTHORITY, encoding="ascii") as own:
+        file.write(own.read() + "#" * 300_000)
+    file.flush()
+    return file
 
 
 def authority(name):
@@ -211,6 +289,11 @@ class WithRequests(unittest.TestCase):
             self.assertRaises(self.requests.exceptions.SSLError, session.get, url)
             self.assertEqual(session.get(url, verify=False).status_code, 200)
             answer = session.get(f"https://localhost:{PORT}/", verify=AUTHORITY)
+            self.assertEqual(answer.status_code, 200)
+
+    def test_bundles_that_are_too_long_for_the_manager_are_the_programs_own(self):
+        with long_bundle() as file, self.session() as session:
+            answer = session.get(f"https://localhost:{PORT}/", verify=file.name)
             self.assertEqual(answer.status_code, 200)
 
     def test_without_a_manager_it_connects_directly(self):
@@ -383,6 +466,54 @@ class WithHttpx(unittest.TestCase):
             transport = rejoin.httpx.Transport(verify=verify, **more)
         with self.httpx.Client(transport=transport) as client:
             self.assertEqual(client.get(url).text, "hi")
+
+    def test_a_manager_that_cannot_serve_is_left(self):
+        context = ssl.create_default_context(cafile=AUTHORITY)
+        for kind in ("busy", "not_permitted", "shutting_down", "silent"):
+            manager = refusing_manager(self, kind)
+            for direct in (True, False):
+                # The trust is named, so that the manager is asked.
+                wishes = {"manager": manager, "trust": "system"}
+                transport = rejoin.httpx.Transport(direct=direct, wishes=wishes, verify=context)
+                timeout = self.httpx.Timeout(5, connect=0.2)
+                with self.subTest(kind=kind, direct=direct):
+                    with self.httpx.Client(transport=transport, timeout=timeout) as client:
+                        if direct:
+                            answer = client.get(f"https://localhost:{PORT}/")
+                            self.assertEqual(answer.status_code, 200)
+                        else:
+                            with self.assertRaises(self.httpx.ConnectError) as refused:
+                                client.get(f"https://localhost:{PORT}/")
+                            self.assertIn("manager" if kind == "silent" else kind, str(refused.exception))
+
+    def test_bundles_that_are_too_long_for_the_manager_are_the_programs_own(self):
+        with long_bundle() as file:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                client = self.client(verify=file.name)
+            with client:
+                self.assertEqual(client.get(f"https://localhost:{PORT}/").status_code, 200)
+
+    def test_proxies_are_httpxs_own(self):
+        context = ssl.create_default_context(cafile=AUTHORITY)
+        for scheme in ("http", "https"):
+            more = {"ssl_context": context} if scheme == "https" else {}
+            try:
+                address = self.httpx.Proxy(f"{scheme}://localhost:{proxy(scheme)}", **more)
+            except TypeError:
+                # httpx before 0.26 has no trust for proxies.
+                continue
+            wishes = {"manager": MANAGER, "trust": "system"}
+            for direct in (True, False):
+                with self.subTest(scheme=scheme, direct=direct):
+                    make = functools.partial(
+                        rejoin.httpx.Transport, direct=direct, wishes=wishes, verify=context, proxy=address
+                    )
+                    if not direct:
+                        self.assertRaises(ValueError, make)
+                        continue
+                    with self.httpx.Client(transport=make()) as client:
+                        self.assertEqual(client.get(f"https://localhost:{PORT}/").status_code, 200)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,11 @@ class Error(OSError):
         """True if the manager itself failed the program, so that a direct connection may succeed."""
         return self.kind in ("busy", "shutting_down", "unsupported_version", "not_permitted", "silent")
 
+    @property
+    def allows_direct(self) -> bool:
+        """True if an adapter may connect directly instead. A request that is too large has long authorities."""
+        return self.early_data is None and (self.is_the_managers or self.kind == "too_large")
+
 
 class NotRunning(Error):
     """Nobody listens where the manager should, or not to this user."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import socket
 import ssl
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 import httpcore
 import httpx
@@ -28,8 +29,8 @@ _TIMEOUT_S = 10.0
 
 class Transport(httpx.HTTPTransport):
     """``httpx.Client(transport=Transport())``. ``wishes`` are keywords of :func:`rejoin.connect`; TCP
-    connections are made here, and passed to the manager. Where no manager runs, or ``verify`` or ``cert``
-    are not for it, TLS is spoken here if ``direct``, as they say."""
+    connections are made here, and passed to the manager. Where that cannot serve, or ``verify``, ``cert``
+    or ``proxy`` are not for it, connections are httpx's own if ``direct``."""
 
     def __init__(
         self,
@@ -48,11 +49,14 @@ class Transport(httpx.HTTPTransport):
                 wishes["trust"] = _trust(verify)
             except ValueError:
                 otherwise = "verify"
+        if more.get("proxy") is not None:
+            # Its port would be taken for the server's, and a tunnel cannot be begun again.
+            otherwise = "proxy"
         if more.get("cert") and "identity" not in wishes:
             otherwise = "cert"
         if otherwise:
             if not direct:
-                raise ValueError(f"{otherwise} is not for the manager: name it in wishes, or allow direct")
+                raise ValueError(f"{otherwise} is not for the manager: leave it out, or allow direct")
             return
         # httpx has no argument for it.
         self._pool._network_backend = _Backend(self._pool._network_backend, direct, wishes)
@@ -75,8 +79,8 @@ class _Backend(NetworkBackend):
         self._wishes = wishes
 
     def connect_tcp(self, host: str, port: int, *arguments: Any, **keywords: Any) -> NetworkStream:
-        stream = self._backend.connect_tcp(host, port, *arguments, **keywords)
-        return _Stream(stream, port, self._direct, self._wishes)
+        dial = functools.partial(self._backend.connect_tcp, host, port, *arguments, **keywords)
+        return _Stream(dial, port, self._direct, self._wishes)
 
     def connect_unix_socket(self, *arguments: Any, **keywords: Any) -> NetworkStream:
         return self._backend.connect_unix_socket(*arguments, **keywords)
@@ -89,9 +93,14 @@ class _Stream(NetworkStream):
     """A TCP connection that becomes one of the manager's when TLS is to start."""
 
     def __init__(
-        self, stream: NetworkStream, port: int, direct: bool, wishes: Mapping[str, Any]
+        self,
+        dial: Callable[[], NetworkStream],
+        port: int,
+        direct: bool,
+        wishes: Mapping[str, Any],
     ) -> None:
-        self._stream = stream
+        self._dial = dial
+        self._stream = dial()
         self._port = port
         self._direct = direct
         self._wishes = wishes
@@ -106,14 +115,16 @@ class _Stream(NetworkStream):
         tcp = self._stream.get_extra_info("socket")
         try:
             return _Tls(connect(server_hostname or "", self._port, sock=tcp, **wishes))
-        except _manager.NotRunning as error:
-            if not self._direct:
-                raise httpcore.ConnectError(str(error)) from error
-            return self._stream.start_tls(ssl_context, server_hostname, timeout)
         except _manager.Error as error:
-            self._stream.close()
-            kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError
-            raise kind(str(error)) from error
+            if not (self._direct and error.allows_direct):
+                self._stream.close()
+                kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError
+                raise kind(str(error)) from error
+            if not isinstance(error, _manager.NotRunning):
+                # The manager had the socket: who knows what it did with it.
+                self._stream.close()
+                self._stream = self._dial()
+        return self._stream.start_tls(ssl_context, server_hostname, timeout)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, timeout)

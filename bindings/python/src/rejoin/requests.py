@@ -78,7 +78,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
                 raise _manager.Error("bad_request", f"{otherwise} is not for the manager", remedy)
             self.sock = self._rejoin()
         except _manager.Error as error:
-            if not (self.rejoin_direct and error.is_the_managers):
+            if not (self.rejoin_direct and error.allows_direct):
                 raise self._translated(error) from error
             super().connect()
             return
