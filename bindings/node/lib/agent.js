@@ -1,6 +1,7 @@
 // Node's HTTP clients over the manager's connections, and directly where it cannot serve.
 'use strict';
 
+const crypto = require('node:crypto');
 const https = require('node:https');
 const net = require('node:net');
 const tls = require('node:tls');
@@ -103,20 +104,27 @@ function wishesOf(options, rejoin) {
   const verified = options.rejectUnauthorized ?? process.env.NODE_TLS_REJECT_UNAUTHORIZED !== '0';
   if (verified === false) return undefined;
   const name = options.servername || options.host;
-  if (name !== options.host || (options.minVersion !== undefined && !(options.minVersion in VERSIONS))) return undefined;
+  const minVersion = options.minVersion ?? tls.DEFAULT_MIN_VERSION;
+  if (name !== options.host || !(minVersion in VERSIONS) || !isUsual()) return undefined;
   const alpn = protocols(options.ALPNProtocols ?? ['http/1.1']);
   const bundle = options.ca === undefined ? '' : pem(options.ca);
   const identity = identityOf(options);
   if (alpn === undefined || bundle === undefined || identity === undefined) return undefined;
   return {
     alpn,
-    ...(options.minVersion === undefined ? {} : { min_version: VERSIONS[options.minVersion] }),
+    min_version: VERSIONS[minVersion],
     ...(bundle === '' ? {} : { trust: { bundle } }),
     ...identity,
     ...(options.timeout > 0 ? { deadline_ms: options.timeout } : {}),
     ...(options.signal ? { signal: options.signal } : {}),
     ...rejoin,
   };
+}
+
+/** True if the process has Node's own defaults, but for the oldest version, which the manager can follow. */
+function isUsual() {
+  return tls.DEFAULT_MAX_VERSION === 'TLSv1.3' && tls.DEFAULT_ECDH_CURVE === 'auto'
+    && tls.DEFAULT_CIPHERS === crypto.constants.defaultCoreCipherList;
 }
 
 function identityOf({ cert, key }) {

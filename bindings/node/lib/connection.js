@@ -149,4 +149,4 @@ class Connection extends Duplex {
   }
 }
 
-module.exports = { DEADLINE_MS, Truncated, connect };
+module.exports = { DEADLINE_MS, MOST_DEADLINE_MS, Truncated, connect };

@@ -8,6 +8,7 @@ const https = require('node:https');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
 const test = require('node:test');
+const tls = require('node:tls');
 const { Agent, ManagerError, connect, connector, dispatcher, stats } = require('rejoin-tls');
 const { NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, once, serve } = require('./support/machine.js');
 
@@ -194,6 +195,37 @@ test('what the manager cannot do as Node does is Node’s own', { skip: NO_REJOI
   }
   const { session } = await get(port, { minVersion: 'TLSv1.3', rejoin: { manager } });
   assert.strictEqual(session.version, 'TLSv1.3');
+});
+
+test('what the process allows of TLS is allowed, and nothing else', { skip: NO_REJOIN }, async (t) => {
+  const { ca, manager, port } = await machine(t, { options: none });
+  const old = await serve(t, https.createServer({ ...ca.issue('localhost'), maxVersion: 'TLSv1.2' }, hello));
+  const options = { ca: ca.cert, rejoin: { manager } };
+  const cases = [
+    // Node makes this connection, or refuses it: the manager does neither.
+    { DEFAULT_CIPHERS: 'TLS_AES_256_GCM_SHA384' },
+    { DEFAULT_ECDH_CURVE: 'P-384' },
+    { DEFAULT_MAX_VERSION: 'TLSv1.2' },
+    { DEFAULT_MIN_VERSION: 'TLSv1.1' },
+  ];
+  const usual = { ...tls };
+  const set = (changes) => {
+    for (const [name, value] of Object.entries(changes)) tls[name] = value;
+  };
+  t.after(() => set(Object.fromEntries(cases.flatMap(Object.keys).map((name) => [name, usual[name]]))));
+  for (const changes of cases) {
+    set(changes);
+    assert.strictEqual((await get(port, options)).session, undefined, JSON.stringify(changes));
+    const strict = get(port, { ...options, rejoin: { manager, direct: false } });
+    await assert.rejects(strict, { kind: 'bad_request' }, JSON.stringify(changes));
+    for (const name of Object.keys(changes)) tls[name] = usual[name];
+  }
+  assert.strictEqual((await get(old, options)).session.version, 'TLSv1.2');
+  tls.DEFAULT_MIN_VERSION = 'TLSv1.3';
+  await assert.rejects(get(old, options), /alert protocol version/);
+  assert.strictEqual((await get(port, options)).session.version, 'TLSv1.3');
+  // An option goes before it, as in Node.
+  assert.strictEqual((await get(old, { ...options, minVersion: 'TLSv1.2' })).session.version, 'TLSv1.2');
 });
 
 test('an answer that breaks off is an error', { skip: NO_REJOIN }, async (t) => {
