@@ -5,7 +5,7 @@ const crypto = require('node:crypto');
 const https = require('node:https');
 const net = require('node:net');
 const tls = require('node:tls');
-const { DEADLINE_MS, connect } = require('./connection.js');
+const { DEADLINE_MS, MOST_DEADLINE_MS, connect } = require('./connection.js');
 const { ManagerError } = require('./manager.js');
 
 const UNDICI = Symbol.for('undici.globalDispatcher.1');
@@ -37,8 +37,25 @@ class Agent extends https.Agent {
       // Without a callback of its own, an https.Agent returns the connection.
       if (direct !== undefined) callback(null, direct);
     };
-    open(options, this.#rejoin, own).then((connection) => created(null, connection), created);
+    this.#open(options, own).then((connection) => created(null, connection), created);
     return undefined;
+  }
+
+  // To Node a timeout is an event, and no end: an attempt that takes longer goes on as a connection of Node's own.
+  async #open(options, own) {
+    const { timeout } = options;
+    const patienceMs = mayBeWithout(this.#rejoin) ? DEADLINE_MS : MOST_DEADLINE_MS;
+    const wishes = { deadline_ms: timeout > 0 ? timeout : patienceMs, ...this.#rejoin };
+    let isLate = false;
+    const mayBeOwn = (error) => {
+      isLate = error.kind === 'timeout' && error.earlyData === undefined && this.#rejoin.deadline_ms === undefined;
+      return isLate || mayBeDirect(error);
+    };
+    const connection = await open(options, wishes, own, mayBeOwn);
+    // So much time has passed; the request listens when it has its connection.
+    if (isLate && timeout > 0) setImmediate(() => connection.emit('timeout'));
+    else if (timeout > 0) connection.setTimeout(timeout);
+    return connection;
   }
 }
 
@@ -55,7 +72,7 @@ function connector({ rejoin = {}, ...tlsOptions } = {}) {
       asked.servername ??= net.isIP(name) ? '' : name;
       dialled(tls.connect(asked), 'secureConnect', timeout, callback);
     };
-    open(options, rejoin, own).then((connection) => created(null, connection), created);
+    open(options, { deadline_ms: timeout, ...rejoin }, own).then((connection) => created(null, connection), created);
   };
 }
 
@@ -77,8 +94,8 @@ async function dispatcher({ rejoin = {}, ...options } = {}) {
  * The manager's connection, or Node's own by `own` where the manager does not serve. A trust or an identity that only the
  * manager knows allows no other connection.
  */
-async function open(options, { direct = true, ...rejoin }, own) {
-  const isDirect = direct && rejoin.trust === undefined && rejoin.identity === undefined;
+async function open(options, { direct, ...rejoin }, own, mayBeOwn = mayBeDirect) {
+  const isDirect = mayBeWithout({ direct, ...rejoin });
   const wishes = wishesOf(options, rejoin);
   if (wishes === undefined) {
     if (!isDirect) throw new ManagerError('bad_request', 'these options of TLS are not for the manager');
@@ -87,9 +104,13 @@ async function open(options, { direct = true, ...rejoin }, own) {
   try {
     return await connect(options.host ?? 'localhost', Number(options.port) || 443, wishes);
   } catch (error) {
-    if (isDirect && error instanceof ManagerError && mayBeDirect(error)) return called(own);
+    if (isDirect && error instanceof ManagerError && mayBeOwn(error)) return called(own);
     throw error;
   }
+}
+
+function mayBeWithout({ direct = true, trust, identity }) {
+  return direct && trust === undefined && identity === undefined;
 }
 
 // Node has other authorities and suites, and judges certificates less strictly: it decides by itself. What it would say
@@ -115,7 +136,6 @@ function wishesOf(options, rejoin) {
     min_version: VERSIONS[minVersion],
     ...(bundle === '' ? {} : { trust: { bundle } }),
     ...identity,
-    ...(options.timeout > 0 ? { deadline_ms: options.timeout } : {}),
     ...(options.signal ? { signal: options.signal } : {}),
     ...rejoin,
   };

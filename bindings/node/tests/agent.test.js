@@ -5,6 +5,7 @@ const assert = require('node:assert');
 const crypto = require('node:crypto');
 const fs = require('node:fs');
 const https = require('node:https');
+const net = require('node:net');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
 const test = require('node:test');
@@ -226,6 +227,48 @@ test('what the process allows of TLS is allowed, and nothing else', { skip: NO_R
   assert.strictEqual((await get(port, options)).session.version, 'TLSv1.3');
   // An option goes before it, as in Node.
   assert.strictEqual((await get(old, { ...options, minVersion: 'TLSv1.2' })).session.version, 'TLSv1.2');
+});
+
+test('a server may be as slow as without the manager', { skip: NO_REJOIN }, async (t) => {
+  const { ca, manager, server } = await machine(t, { options: none });
+  // Handshakes begin so late, whoever makes the connection.
+  const slow = async (afterMs) => {
+    const begun = Date.now();
+    const listener = net.createServer((tcp) => {
+      tcp.on('error', () => {});
+      setTimeout(() => server.emit('connection', tcp), begun + afterMs - Date.now());
+    });
+    await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
+    t.after(() => listener.close());
+    return listener.address().port;
+  };
+  const options = { ca: ca.cert, rejoin: { manager } };
+  const [patient, timed, strict] = await Promise.all([slow(10_500), slow(1_000), slow(1_000)]);
+  const asked = get(patient, options);
+  const noOther = get(strict, { ...options, rejoin: { manager, direct: false } }, { timeout: 300 });
+  const refused = assert.rejects(noOther, { kind: 'timeout', code: 'ETIMEDOUT' });
+  const agent = new Agent(options);
+  t.after(() => agent.destroy());
+  const begun = Date.now();
+  const request = https.get({ host: 'localhost', port: timed, agent, timeout: 300 });
+  const told = once(request, 'timeout').then(() => Date.now() - begun);
+  const [response] = await once(request, 'response');
+  response.resume();
+  assert.ok((await told) < 900, 'the request times out after 300 ms');
+  await refused;
+  assert.strictEqual(String((await asked).body), 'hello');
+});
+
+test('an agent’s timeout is that of its connections', { skip: NO_REJOIN }, async (t) => {
+  const { manager, port } = await machine(t, { options: none, handler: () => {} });
+  const agent = new Agent({ rejoin: { manager }, timeout: 300 });
+  t.after(() => agent.destroy());
+  const request = https.get({ host: 'localhost', port, agent });
+  request.on('error', () => {});
+  const [socket] = await once(request, 'socket');
+  assert.ok(socket.session);
+  await once(request, 'timeout');
+  request.destroy();
 });
 
 test('an answer that breaks off is an error', { skip: NO_REJOIN }, async (t) => {
