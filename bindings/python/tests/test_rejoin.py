@@ -10,7 +10,9 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
+import unittest.mock
 import warnings
 
 import rejoin
@@ -132,14 +134,22 @@ def one_answer(cut):
     return listener.getsockname()[1], done
 
 
-def greeting(change=lambda context: None):
-    """A server of Python's own ssl, with a context that ``change`` changes, which answers each request alike."""
+def patient(adapter):
+    """Has an adapter wait for less than ten seconds."""
+    return unittest.mock.patch.object(adapter, "_TIMEOUT_S", 0.2)
+
+
+def greeting(change=lambda context: None, after_s=0):
+    """A server of Python's own ssl, with a context that ``change`` changes, which answers each request alike. Its
+    handshakes begin so late."""
+    begun = time.monotonic()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(os.environ["REJOIN_TEST_CERTIFICATE"], os.environ["REJOIN_TEST_KEY"])
     change(context)
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(tcp):
+        time.sleep(max(begun + after_s - time.monotonic(), 0))
         try:
             tls = context.wrap_socket(tcp, server_side=True)
             tls.recv(4096)
@@ -290,6 +300,18 @@ class WithRequests(unittest.TestCase):
             self.assertEqual(session.get(url, verify=False).status_code, 200)
             answer = session.get(f"https://localhost:{PORT}/", verify=AUTHORITY)
             self.assertEqual(answer.status_code, 200)
+
+    def test_without_a_timeout_a_server_may_be_slow(self):
+        with patient(rejoin.requests), self.session() as session:
+            url = f"https://localhost:{greeting(after_s=0.5)}/"
+            self.assertEqual(session.get(url, verify=AUTHORITY).text, "hi")
+        with self.session() as session:
+            url = f"https://localhost:{greeting(after_s=0.5)}/"
+            timeout = self.requests.exceptions.ConnectTimeout
+            self.assertRaises(timeout, session.get, url, verify=AUTHORITY, timeout=0.1)
+        with patient(rejoin.requests), self.session(direct=False) as session:
+            url = f"https://localhost:{greeting(after_s=0.5)}/"
+            self.assertEqual(session.get(url, verify=AUTHORITY).text, "hi")
 
     def test_bundles_that_are_too_long_for_the_manager_are_the_programs_own(self):
         with long_bundle() as file, self.session() as session:
@@ -485,6 +507,19 @@ class WithHttpx(unittest.TestCase):
                             with self.assertRaises(self.httpx.ConnectError) as refused:
                                 client.get(f"https://localhost:{PORT}/")
                             self.assertIn("manager" if kind == "silent" else kind, str(refused.exception))
+
+    def test_without_a_timeout_a_server_may_be_slow(self):
+        context = ssl.create_default_context(cafile=AUTHORITY)
+        for direct, timeout in ((True, None), (False, None), (True, 0.1)):
+            wishes = {"manager": MANAGER, "trust": "system"}
+            transport = rejoin.httpx.Transport(direct=direct, wishes=wishes, verify=context)
+            url = f"https://localhost:{greeting(after_s=0.5)}/"
+            with patient(rejoin.httpx), self.subTest(direct=direct, timeout=timeout):
+                with self.httpx.Client(transport=transport, timeout=timeout) as client:
+                    if timeout is None:
+                        self.assertEqual(client.get(url).text, "hi")
+                    else:
+                        self.assertRaises(self.httpx.ConnectTimeout, client.get, url)
 
     def test_bundles_that_are_too_long_for_the_manager_are_the_programs_own(self):
         with long_bundle() as file:

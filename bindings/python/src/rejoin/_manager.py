@@ -48,6 +48,11 @@ class Error(OSError):
         """True if an adapter may connect directly instead. A request that is too large has long authorities."""
         return self.early_data is None and (self.is_the_managers or self.kind == "too_large")
 
+    @property
+    def is_late(self) -> bool:
+        """True if the time was up, and the server has got nothing of the program's."""
+        return self.early_data is None and self.kind == "timeout"
+
 
 class NotRunning(Error):
     """Nobody listens where the manager should, or not to this user."""

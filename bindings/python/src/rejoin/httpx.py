@@ -24,7 +24,9 @@ except ImportError:
         NetworkStream,
     )
 
+# Those of the manager where the program names none. Then nobody is waited for longer than it does by itself.
 _TIMEOUT_S = 10.0
+_LONGEST_S = 120.0
 
 
 class Transport(httpx.HTTPTransport):
@@ -111,12 +113,14 @@ class _Stream(NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> NetworkStream:
-        wishes = {"timeout": timeout or _TIMEOUT_S, **self._wishes}
+        usual = _TIMEOUT_S if self._direct else _LONGEST_S
+        wishes = {"timeout": usual if timeout is None else timeout, **self._wishes}
         tcp = self._stream.get_extra_info("socket")
         try:
             return _Tls(connect(server_hostname or "", self._port, sock=tcp, **wishes))
         except _manager.Error as error:
-            if not (self._direct and error.allows_direct):
+            is_late = error.is_late and timeout is None and "timeout" not in self._wishes
+            if not (self._direct and (error.allows_direct or is_late)):
                 self._stream.close()
                 kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError
                 raise kind(str(error)) from error

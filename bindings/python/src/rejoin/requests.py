@@ -15,7 +15,9 @@ import urllib3.exceptions
 from . import _manager
 from ._connection import Connection, Trust, connect
 
+# Those of the manager where the program names none. Then nobody is waited for longer than it does by itself.
 _TIMEOUT_S = 10.0
+_LONGEST_S = 120.0
 # Settings by which urllib3 trusts a server. Wishes with a trust take their place.
 _TRUST = ("ca_cert_data", "ca_cert_dir", "ssl_context", "assert_fingerprint")
 # Others that the manager does not follow as urllib3 does.
@@ -78,12 +80,18 @@ class _Connection(urllib3.connection.HTTPSConnection):
                 raise _manager.Error("bad_request", f"{otherwise} is not for the manager", remedy)
             self.sock = self._rejoin()
         except _manager.Error as error:
-            if not (self.rejoin_direct and error.allows_direct):
+            is_late = error.is_late and self._patience() is None
+            if not (self.rejoin_direct and (error.allows_direct or is_late)):
                 raise self._translated(error) from error
             super().connect()
             return
         self.sock.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
         self.is_verified = self._trust() != "none"
+
+    def _patience(self) -> float | None:
+        """The program's own timeout, in seconds."""
+        named = self.rejoin_wishes.get("timeout", self.timeout)
+        return named if isinstance(named, (int, float)) else None
 
     def _otherwise(self) -> str | None:
         """A setting that the manager would not follow."""
@@ -100,7 +108,9 @@ class _Connection(urllib3.connection.HTTPSConnection):
         identity = None
         if self.cert_file:
             identity = (_text(self.cert_file), _text(self.key_file or self.cert_file))
-        timeout = self.timeout if isinstance(self.timeout, (int, float)) else _TIMEOUT_S
+        timeout = self._patience()
+        if timeout is None:
+            timeout = _TIMEOUT_S if self.rejoin_direct else _LONGEST_S
         wishes = {
             "alpn": ["http/1.1"],
             "trust": self._trust(),
