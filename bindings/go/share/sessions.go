@@ -253,7 +253,10 @@ func (l *link) find(wanted request, wait time.Duration) []byte {
 
 // send puts a request into the queue, if the share keeps up.
 func (l *link) send(wanted *request) bool {
-	if since := l.since.Load(); since != 0 {
+	if since := l.since.Load(); since != 0 && !l.isOwed() {
+		// The answer came in the moment in which somebody gave it up.
+		l.since.CompareAndSwap(since, 0)
+	} else if since != 0 {
 		if time.Since(time.Unix(0, since)) > stalled {
 			l.left.Store(true)
 			l.conn.Close()
@@ -273,6 +276,9 @@ func (l *link) send(wanted *request) bool {
 		return false
 	}
 }
+
+// isOwed is true if the share has not answered everything.
+func (l *link) isOwed() bool { return len(l.queue) > 0 || len(l.waiting) > 0 }
 
 func (l *link) late() { l.since.CompareAndSwap(0, time.Now().UnixNano()) }
 
