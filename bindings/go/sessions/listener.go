@@ -50,7 +50,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	v := &visit{Conn: raw, cache: l.cache}
 	own := l.model.Clone()
-	v.attach(own, l.config, l.asked)
+	v.attach(own, configTickets{l.config}, l.asked)
 	if choose := l.config.GetConfigForClient; choose != nil {
 		own.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return l.chosen(v, choose, hello) }
 	}
@@ -64,7 +64,7 @@ func (l *listener) chosen(v *visit, choose func(*tls.ClientHelloInfo) (*tls.Conf
 		return config, err
 	}
 	own := config.Clone()
-	v.attach(own, config, policy.Of(config, l.cache.options.Checks, l.own))
+	v.attach(own, policy.Tickets{Config: config, Keys: l.config}, policy.Of(config, l.cache.options.Checks, l.own))
 	return own, nil
 }
 
@@ -76,16 +76,16 @@ type visit struct {
 	stored atomic.Pointer[[]byte]
 }
 
-// attach has own keep sessions in the cache. Where that cannot be, the keys of config encrypt tickets: no two configs of
-// a program share what they would not share without this package.
-func (v *visit) attach(own, config *tls.Config, asked policy.Policy) {
+// attach has own keep sessions in the cache. Where that cannot be, it issues these tickets: no two configs of a program
+// share what they would not share without this package.
+func (v *visit) attach(own *tls.Config, tickets tickets, asked policy.Policy) {
 	own.UnwrapSession = func(ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
-		found, session, err := v.cache.unwrap(config, asked, ticket, about)
+		found, session, err := v.cache.unwrap(tickets, asked, ticket, about)
 		v.found = found
 		return session, err
 	}
 	own.WrapSession = func(about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
-		ticket, id, err := v.cache.wrap(config, asked, v.found, about, session)
+		ticket, id, err := v.cache.wrap(tickets, asked, v.found, about, session)
 		v.found = nil
 		if id != nil {
 			v.stored.Store(&id)

@@ -105,13 +105,14 @@ func (c *Cache) Attach(config *tls.Config) error {
 	}
 	own := policy.NewOwn()
 	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, c.options.Checks, own) })
+	tickets := configTickets{config}
 	config.UnwrapSession = func(ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
-		found, session, err := c.unwrap(config, asked(), ticket, about)
+		found, session, err := c.unwrap(tickets, asked(), ticket, about)
 		c.visits.begin(about.ServerName, found)
 		return session, err
 	}
 	config.WrapSession = func(about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
-		ticket, _, err := c.wrap(config, asked(), c.visits.end(about.ServerName), about, session)
+		ticket, _, err := c.wrap(tickets, asked(), c.visits.end(about.ServerName), about, session)
 		return ticket, err
 	}
 	return nil
@@ -121,12 +122,29 @@ func isAttached(config *tls.Config) bool {
 	return config.WrapSession != nil || config.UnwrapSession != nil
 }
 
-func (c *Cache) unwrap(config *tls.Config, asked policy.Policy, ticket []byte, about tls.ConnectionState) (*share.Found, *tls.SessionState, error) {
+// tickets are crypto/tls's own, for where the share cannot be used.
+type tickets interface {
+	Encrypt(policy.Policy, tls.ConnectionState, *tls.SessionState) ([]byte, error)
+	Decrypt(policy.Policy, []byte, tls.ConnectionState) (*tls.SessionState, error)
+}
+
+// configTickets are those of a config that stays.
+type configTickets struct{ config *tls.Config }
+
+func (t configTickets) Encrypt(_ policy.Policy, about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+	return t.config.EncryptTicket(about, session)
+}
+
+func (t configTickets) Decrypt(_ policy.Policy, ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
+	return t.config.DecryptTicket(ticket, about)
+}
+
+func (c *Cache) unwrap(own tickets, asked policy.Policy, ticket []byte, about tls.ConnectionState) (*share.Found, *tls.SessionState, error) {
 	if len(ticket) != ticketBytes {
 		if c.options.NoTickets {
 			return nil, nil, nil
 		}
-		session, err := config.DecryptTicket(ticket, about)
+		session, err := own.Decrypt(asked, ticket, about)
 		return nil, session, err
 	}
 	id := asked.ID(ticket, about.ServerName)
@@ -165,7 +183,7 @@ func (c *Cache) find(id []byte, version uint16) *share.Found {
 }
 
 // wrap returns the ticket, and the id under which its session is stored, if it is.
-func (c *Cache) wrap(config *tls.Config, asked policy.Policy, after *share.Found, about tls.ConnectionState, session *tls.SessionState) ([]byte, []byte, error) {
+func (c *Cache) wrap(own tickets, asked policy.Policy, after *share.Found, about tls.ConnectionState, session *tls.SessionState) ([]byte, []byte, error) {
 	ticket := make([]byte, ticketBytes)
 	if _, err := rand.Read(ticket); err != nil {
 		return nil, nil, err
@@ -179,7 +197,7 @@ func (c *Cache) wrap(config *tls.Config, asked policy.Policy, after *share.Found
 		// An error would end the connection: this ticket is nobody's.
 		return ticket, nil, nil
 	}
-	ticket, err := config.EncryptTicket(about, session)
+	ticket, err := own.Encrypt(asked, about, session)
 	return ticket, nil, err
 }
 

@@ -276,6 +276,52 @@ func TestAServerGoesOnWithoutAShare(t *testing.T) {
 	})
 }
 
+func TestChosenConfigsGoOnWithoutAShare(t *testing.T) {
+	for number, version := range testtls.Versions {
+		t.Run(number, func(t *testing.T) {
+			shared, s := sharetest.New(t), newSite(t)
+			shared.Stop()
+			choosing := func(chosen func() *tls.Config) *tls.Config {
+				config := s.config()
+				config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen(), nil }
+				return config
+			}
+			client := testtls.Client(s.authority, "a.test", version)
+			address := listen(t, open(t, options(shared)), choosing(s.config))
+			expect(t, testtls.Visits(t, client, address, address, address), false, true, true)
+
+			// Keys of their own are those of a server without Rejoin.
+			keyed := func() *tls.Config {
+				config := s.config()
+				config.SetSessionTicketKeys([][32]byte{{1}})
+				return config
+			}
+			client = testtls.Client(s.authority, "a.test", version)
+			address = listen(t, open(t, options(shared)), choosing(keyed))
+			plain := testtls.Serve(t, tls.NewListener(testtls.Listen(t), keyed()))
+			expect(t, testtls.Visits(t, client, address, plain, address), false, true, true)
+
+			// A ticket stays where certificates are asked for as when it was made.
+			asks := false
+			client = testtls.Client(s.authority, "a.test", version)
+			client.Certificates = []tls.Certificate{s.authority.Issue(t, "client")}
+			client.ClientSessionCache = new(same)
+			address = listen(t, open(t, options(shared)), choosing(func() *tls.Config {
+				config := s.config()
+				if asks {
+					config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, s.authority.Pool()
+				} else {
+					config.ClientAuth = tls.RequireAnyClientCert
+				}
+				return config
+			}))
+			resumed := testtls.Visits(t, client, address, address)
+			asks = true
+			expect(t, append(resumed, testtls.Visits(t, client, address)...), false, true, false)
+		})
+	}
+}
+
 func TestAFrozenShareHoldsNobodyUp(t *testing.T) {
 	shared, s := sharetest.New(t), newSite(t)
 	o := options(shared)

@@ -44,7 +44,7 @@ func BenchmarkLink(b *testing.B) {
 		model.SetSessionTicketKeys([][32]byte{{1}})
 		for range b.N {
 			own := model.Clone()
-			(&visit{cache: new(Cache)}).attach(own, model, policy.Policy{})
+			(&visit{cache: new(Cache)}).attach(own, configTickets{model}, policy.Policy{})
 		}
 	})
 }

@@ -7,7 +7,6 @@
 package ticketkeys
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,9 +21,6 @@ import (
 // ErrAttached says that a config has WrapSession or UnwrapSession already.
 var ErrAttached = errors.New("this config wraps its sessions already: attach one thing to it")
 
-// mark begins the entry in SessionState.Extra.
-var mark = []byte("rejoin-go 1\x00")
-
 // Options say which share, and for whom.
 type Options struct {
 	share.Options
@@ -36,7 +32,9 @@ type Options struct {
 
 // Ring is the ticket keys of a context, as they are now.
 type Ring struct {
-	keys   atomic.Pointer[tls.Config]
+	keys atomic.Pointer[tls.Config]
+	// before has keys of its own, until the first come.
+	before tls.Config
 	list   atomic.Pointer[[][32]byte]
 	came   chan struct{}
 	checks string
@@ -102,52 +100,33 @@ func (r *Ring) Attach(config *tls.Config) error {
 	if config.WrapSession != nil || config.UnwrapSession != nil {
 		return ErrAttached
 	}
-	own := policy.NewOwn()
+	own, tickets := policy.NewOwn(), policy.Tickets{Config: config, Keys: &r.before}
 	asked := sync.OnceValue(func() policy.Policy { return policy.Of(config, r.checks, own) })
 	config.WrapSession = func(about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
-		return r.wrap(config, asked(), about, session)
+		return r.wrap(tickets, asked(), about, session)
 	}
 	config.UnwrapSession = func(ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
-		return r.unwrap(config, asked(), ticket, about)
+		return r.unwrap(tickets, asked(), ticket, about)
 	}
 	return nil
 }
 
-func (r *Ring) wrap(config *tls.Config, asked policy.Policy, about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+func (r *Ring) wrap(own policy.Tickets, asked policy.Policy, about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
 	keys := r.keys.Load()
 	if keys == nil {
-		return config.EncryptTicket(about, session)
+		return own.Encrypt(asked, about, session)
 	}
-	if asked.Asks {
-		session.Extra = append(session.Extra, entry(asked, about))
-	}
+	asked.Enter(session, about)
 	return keys.EncryptTicket(about, session)
 }
 
-func (r *Ring) unwrap(config *tls.Config, asked policy.Policy, ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
+func (r *Ring) unwrap(own policy.Tickets, asked policy.Policy, ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
 	if keys := r.keys.Load(); keys != nil {
 		session, err := keys.DecryptTicket(ticket, about)
 		if err != nil || session != nil {
-			return checked(session, asked, about), err
+			return asked.Checked(session, about), err
 		}
 	}
 	// One of this server's own, of the time before the first keys came.
-	return config.DecryptTicket(ticket, about)
-}
-
-// checked returns the session if it was made where certificates were asked for as they are here.
-func checked(session *tls.SessionState, asked policy.Policy, about tls.ConnectionState) *tls.SessionState {
-	if session == nil || !asked.Asks {
-		return session
-	}
-	wanted := entry(asked, about)
-	if slices.ContainsFunc(session.Extra, func(extra []byte) bool { return bytes.Equal(extra, wanted) }) {
-		return session
-	}
-	return nil
-}
-
-func entry(asked policy.Policy, about tls.ConnectionState) []byte {
-	sum := asked.Mark(about.ServerName)
-	return append(slices.Clone(mark), sum[:]...)
+	return own.Decrypt(asked, ticket, about)
 }

@@ -118,6 +118,58 @@ func TestAServerGoesOnWithoutAShare(t *testing.T) {
 	expect(t, testtls.Visits(t, client, a, b), true, true)
 }
 
+func TestConfigsOfClientsGoOnWithoutAShare(t *testing.T) {
+	for name, version := range testtls.Versions {
+		t.Run(name, func(t *testing.T) {
+			shared, s := sharetest.New(t), newSite(t)
+			shared.Stop()
+			base := s.config()
+			ring := follow(t, options(shared), base)
+			choosing := func(chosen func() *tls.Config) *tls.Config {
+				config := base.Clone()
+				config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+					config := chosen()
+					return config, ring.Attach(config)
+				}
+				return config
+			}
+			client := testtls.Client(s.authority, "a.test", version)
+			address := serve(t, choosing(s.config))
+			expect(t, testtls.Visits(t, client, address, address), false, true)
+
+			// Keys of their own are those of a server without Rejoin.
+			keyed := func() *tls.Config {
+				config := s.config()
+				config.SetSessionTicketKeys([][32]byte{{1}})
+				return config
+			}
+			other := testtls.Client(s.authority, "a.test", version)
+			expect(t, testtls.Visits(t, other, serve(t, choosing(keyed)), serve(t, keyed())), false, true)
+
+			// A ticket stays with the checks of its config.
+			devices, admins := testtls.Pinned(s.config(), "device"), testtls.Pinned(s.config(), "admin")
+			for _, config := range []*tls.Config{devices, admins} {
+				if err := ring.Attach(config); err != nil {
+					t.Fatal(err)
+				}
+			}
+			device := testtls.Client(s.authority, "a.test", version)
+			device.Certificates = []tls.Certificate{s.authority.Issue(t, "device")}
+			expect(t, testtls.Visits(t, device, serve(t, devices.Clone()), serve(t, devices.Clone())), false, true)
+			if resumed, err := testtls.Visit(serve(t, admins.Clone()), device); err == nil {
+				t.Errorf("a device is an admin: resumed %v", resumed)
+			}
+
+			// What was made before the first list still opens.
+			turned(ring, func() {
+				shared.Ring(key(1))
+				shared.Start()
+			})
+			expect(t, testtls.Visits(t, client, address, address), true, true)
+		})
+	}
+}
+
 func TestClonesFollow(t *testing.T) {
 	shared, s := sharetest.New(t), newSite(t)
 	one, two := s.config(), s.config()
