@@ -1,8 +1,11 @@
 //! The contexts that keys are derived for.
 
-use rejoin_cache::ContextTag;
+use std::hash::Hasher;
+
+use rejoin_cache::{ContextTag, SessionId};
 use rejoin_tickets::{Label, ServerKeyForm};
 use siphasher::sip::SipHasher13;
+use siphasher::sip128::{self, Hasher128};
 
 use crate::Error;
 
@@ -46,15 +49,30 @@ impl Context {
     pub(crate) fn place(&self, id_key: &[u8; 16]) -> Place {
         let name = ["share\0", &self.0].concat();
         let seal = SipHasher13::new_with_key(id_key).hash([&name, "\0"].concat().as_bytes());
-        Place { tag: ContextTag::of(name.as_bytes(), id_key), seal: seal.to_le_bytes() }
+        let mut ids = sip128::SipHasher13::new_with_key(id_key);
+        ids.write(&(name.len() as u64).to_le_bytes());
+        ids.write(name.as_bytes());
+        Place { tag: ContextTag::of(name.as_bytes(), id_key), seal: seal.to_le_bytes(), ids }
     }
 }
 
 /// The place of a context's sessions in a cache.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) tag: ContextTag,
     /// The beginning of each value. Tags of 32 bits can meet, and a TLS stack may look at nothing else that tells contexts
     /// apart.
     pub(crate) seal: [u8; 8],
+    /// The hash of ids, with the context's name in it.
+    ids: sip128::SipHasher13,
+}
+
+impl Place {
+    /// Returns the id of a session in the cache. It differs by context, so no request reaches a session of another one, and
+    /// whoever chooses the id cannot choose its place in the index.
+    pub(crate) fn id(&self, theirs: &SessionId) -> SessionId {
+        let mut ids = self.ids;
+        ids.write(theirs.as_bytes());
+        SessionId::new(&ids.finish128().as_bytes()).expect("16 bytes")
+    }
 }

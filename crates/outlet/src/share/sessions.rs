@@ -73,15 +73,17 @@ impl Desk {
             Request::Get(id) => self.find(id, Visit::look_up),
             Request::Put(put) => done("stored", self.put(put)),
             Request::Hint { id, returns_in_ms } => {
+                let id = self.place.id(&id);
                 done("hinted", self.sessions.hint(now_ms(), &id, returns_in_ms))
             }
-            Request::Remove(id) => done("removed", self.sessions.remove(&id)),
+            Request::Remove(id) => done("removed", self.sessions.remove(&self.place.id(&id))),
         }
     }
 
     fn find(&mut self, id: SessionId, look: Look) -> Zeroizing<Vec<u8>> {
         let (mut visit, mut value) = (Visit::default(), SecretBytes::default());
-        let Place { tag, seal } = self.place;
+        let id = self.place.id(&id);
+        let Place { tag, seal, .. } = self.place;
         let found = look(&mut visit, &self.sessions, now_ms(), &id, tag, &mut value);
         let session = value.strip_prefix(&seal).filter(|_| found);
         let mut answer = Secret::with_room(32 + value.len() * 2);
@@ -103,13 +105,14 @@ impl Desk {
         if session.len() > self.longest_bytes() {
             return false;
         }
-        let Place { tag: context, seal } = self.place;
+        let id = self.place.id(&id);
+        let Place { tag: context, seal, .. } = self.place;
         let mut value = SecretBytes::with_capacity(seal.len() + session.len());
         value.extend(&seal);
         value.extend(&session);
         let now_ms = now_ms();
         let issued = Issued { id, value, expires_ms: now_ms + lifetime_ms, context };
-        let known = after.and_then(|after| self.visits.of(&after));
+        let known = after.and_then(|after| self.visits.of(&self.place.id(&after)));
         if known.is_none() {
             self.sessions.record_handshake(false);
         }

@@ -162,6 +162,16 @@ fn a_session_is_taken_once_and_only_in_its_context() {
     );
     assert_eq!(shop.ask(json!({"remove": id("two")})), json!({"removed": true}));
     assert_eq!(shop.ask(json!({"get": id("two")})), none);
+    // No request reaches a session of another context, whatever its id.
+    assert_eq!(shop.ask(put("three", None)), json!({"stored": true}));
+    let hint = json!({"hint": {"id": id("three"), "returns_in_s": 60}});
+    assert_eq!(other.ask(hint), json!({"hinted": false}));
+    assert_eq!(other.ask(json!({"remove": id("three")})), json!({"removed": false}));
+    let theirs = json!({"id": id("three"), "session": STANDARD.encode("theirs"), "lifetime_s": 60});
+    assert_eq!(other.ask(json!({"put": theirs})), json!({"stored": true}));
+    assert_eq!(shop.ask(json!({"take": id("three")})), session("three"));
+    let theirs = json!({"session": STANDARD.encode("theirs")});
+    assert_eq!(other.ask(json!({"take": id("three")})), theirs);
     // Several requests before the first answer.
     shop.send(&put("three", None));
     shop.send(&json!({"take": id("three")}));
