@@ -134,6 +134,20 @@ fn java_programs_decide_themselves_whom_they_believe() {
     }
 }
 
+/// The handshake ends at once, and so does the connection, the program's own if there is no manager.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_programs_close_sockets_in_the_handshake() {
+    let mut alone = start("jvm-close-alone");
+    alone.kill();
+    for managed in [start("jvm-close"), alone] {
+        let Some(jvm) = Jvm::new(&managed, "jvm-close") else { return };
+        let without = jvm.close(false);
+        assert!(without.1, "{}", without.0);
+        assert_eq!(jvm.close(true), without);
+    }
+}
+
 /// The connection is the program's own then.
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]

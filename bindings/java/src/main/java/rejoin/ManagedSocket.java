@@ -1,5 +1,6 @@
 package rejoin;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -45,6 +46,8 @@ final class ManagedSocket extends SSLSocket {
   /** The JDK's socket; after the handshake either this or {@code managed} is set. */
   private volatile SSLSocket direct;
   private volatile Manager.Connection managed;
+  /** The pipe or TCP socket of an attempt, which {@link #close} ends. */
+  private volatile Closeable attempt;
   /** The session on whose chain the application is deciding. */
   private volatile SSLSession handshake;
 
@@ -131,8 +134,9 @@ final class ManagedSocket extends SSLSocket {
     Wanted wanted = Wanted.of(host(), server.getPort(), parameters);
     Manager.Connection connection;
     try {
-      connection = Manager.connect(wanted, server, trust.told(), connectTimeoutMs);
+      connection = Manager.connect(wanted, server, trust.told(), connectTimeoutMs, this::begin);
     } catch (IOException none) {
+      ensureOpen();
       // The JDK then connects, or reports the error to the application.
       explain("not through rejoin manager: " + none.getMessage());
       return false;
@@ -141,6 +145,9 @@ final class ManagedSocket extends SSLSocket {
     decide(connection);
     managed = connection;
     handshake = null;
+    // From here on it is closed by `managed`.
+    attempt = null;
+    ensureOpen();
     HandshakeCompletedEvent event = new HandshakeCompletedEvent(this, connection.session);
     if (!listeners.isEmpty()) {
       Thread thread = new Thread(() -> listeners.forEach(listener -> listener.handshakeCompleted(event)));
@@ -148,6 +155,30 @@ final class ManagedSocket extends SSLSocket {
       thread.start();
     }
     return true;
+  }
+
+  /** Notes what an attempt is, for {@link #close}, which may have come before. */
+  private void begin(Closeable begun) {
+    attempt = begun;
+    if (isClosed) {
+      closeQuietly(begun);
+    }
+  }
+
+  /** @throws SocketException if the program has closed this, after what was made meanwhile is closed, too */
+  private void ensureOpen() throws IOException {
+    if (isClosed) {
+      close();
+      throw new SocketException("Socket is closed");
+    }
+  }
+
+  private static void closeQuietly(Closeable closed) {
+    try {
+      closed.close();
+    } catch (IOException gone) {
+      // It has already gone.
+    }
   }
 
   /** The application's own decision on the server's real chain. */
@@ -175,6 +206,7 @@ final class ManagedSocket extends SSLSocket {
           socket = (SSLSocket) jdk.getSocketFactory().createSocket();
         } else {
           Socket tcp = new Socket();
+          begin(tcp);
           tcp.connect(server, connectTimeoutMs);
           socket = (SSLSocket) jdk.getSocketFactory().createSocket(tcp, host(), server.getPort(), true);
         }
@@ -182,6 +214,8 @@ final class ManagedSocket extends SSLSocket {
         socket.setSoTimeout(readTimeoutMs);
         listeners.forEach(socket::addHandshakeCompletedListener);
         direct = socket;
+        attempt = null;
+        ensureOpen();
       }
       return direct;
     }
@@ -300,6 +334,10 @@ final class ManagedSocket extends SSLSocket {
   @Override
   public void close() throws IOException {
     isClosed = true;
+    Closeable begun = attempt;
+    if (begun != null) {
+      closeQuietly(begun);
+    }
     if (direct != null) {
       direct.close();
     } else if (managed != null && managed.pipe.isOpen()) {

@@ -1,5 +1,6 @@
 package rejoin;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -18,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import java.util.stream.Collectors;
 
 /** A client of the manager, by the protocol of {@code docs/manager-protocol.md}. */
@@ -60,14 +62,18 @@ final class Manager {
    * Asks for a connection.
    *
    * @param trust a value of the field {@code trust}, as JSON
+   * @param begun takes what ends the attempt when it is closed
    * @throws IOException if there is no manager, it does not answer, or it makes no connection, with its reason
    */
-  static Connection connect(Wanted wanted, InetSocketAddress server, String trust, int deadlineMs) throws IOException {
+  static Connection connect(
+      Wanted wanted, InetSocketAddress server, String trust, int deadlineMs, Consumer<Closeable> begun)
+      throws IOException {
     int deadline = deadlineMs > 0 ? Math.min(deadlineMs, 120_000) : DEADLINE_MS;
     Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
     String wish = wish("connect", wanted, known.keySet(), trust)
         + ",\"addresses\":[" + quoted(server.getAddress()) + "],\"deadline_ms\":" + deadline + "}}";
     Pipe pipe = pipe();
+    begun.accept(pipe);
     try {
       Map<?, ?> facts = asked(pipe, wish, "connected", deadline + PATIENCE_MS);
       String id = Json.of(facts, "connection", String.class);
