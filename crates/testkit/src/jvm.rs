@@ -10,9 +10,9 @@ use crate::shipped::target;
 const SOURCES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/java/src/main/java/rejoin");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
-/// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on an `SSLSocket`, and a class that two of them
+/// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that two of them
 /// need.
-const SOURCE_FILES: [&str; 5] = ["Fetch", "Ask", "Drive", "Close", "Doubter"];
+const SOURCE_FILES: [&str; 6] = ["Fetch", "Ask", "Drive", "Close", "Choose", "Doubter"];
 
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
@@ -74,6 +74,11 @@ impl<'a> Jvm<'a> {
     /// Runs a program that closes an `SSLSocket` in the handshake.
     pub fn close(&self, with: bool) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Close"])
+    }
+
+    /// Runs a program whose sockets have parameters of its own.
+    pub fn choose(&self, with: bool, port: u16) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Choose", &port.to_string()])
     }
 
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.

@@ -134,6 +134,18 @@ fn java_programs_decide_themselves_whom_they_believe() {
     }
 }
 
+/// The manager would not follow them: the JDK makes such connections.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_programs_make_choices_of_their_own() {
+    let managed = start("jvm-choices");
+    let Some(jvm) = Jvm::new(&managed, "jvm-choices") else { return };
+    let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+    let without = jvm.choose(false, server.port);
+    assert!(without.1 && without.0.contains("MaximumPacketSize: 4096, true"), "{}", without.0);
+    assert_eq!(jvm.choose(true, server.port), without);
+}
+
 /// The handshake ends at once, and so does the connection, the program's own if there is no manager.
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]

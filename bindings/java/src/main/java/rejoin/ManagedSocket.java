@@ -470,6 +470,7 @@ final class ManagedSocket extends SSLSocket {
     merged.setEndpointIdentificationAlgorithm(wanted.getEndpointIdentificationAlgorithm());
     merged.setAlgorithmConstraints(wanted.getAlgorithmConstraints());
     merged.setApplicationProtocols(wanted.getApplicationProtocols());
+    Wanted.copyChoices(wanted, merged);
     if (wanted.getServerNames() != null) {
       merged.setServerNames(wanted.getServerNames());
     }

@@ -20,6 +20,9 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
       "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
       "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256");
 
+  /** The choices of newer JDKs, which are arrays of names. */
+  private static final List<String> NEWER = List.of("NamedGroups", "SignatureSchemes");
+
   static Wanted of(String host, int port, SSLParameters parameters) {
     String[] protocols = parameters.getApplicationProtocols();
     boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
@@ -36,7 +39,9 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
     // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
     if (!Arrays.asList(parameters.getProtocols()).contains("TLSv1.3")
         || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
-        || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()) {
+        || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()
+        || parameters.getMaximumPacketSize() != usual.getMaximumPacketSize()
+        || NEWER.stream().anyMatch(choice -> !Arrays.equals(chosen(parameters, choice), chosen(usual, choice)))) {
       return "the program chooses its own way";
     }
     // The program's and the system's settings must allow any suite that the manager may agree on.
@@ -55,6 +60,30 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
   static void explain(String host, int port, String why) {
     if ("1".equals(System.getenv("REJOIN_DEBUG"))) {
       System.err.println("rejoin: " + host + ":" + port + ": " + why);
+    }
+  }
+
+  /** Copies choices that the manager does not follow, for the JDK's own socket. */
+  static void copyChoices(SSLParameters from, SSLParameters to) {
+    to.setMaximumPacketSize(from.getMaximumPacketSize());
+    for (String choice : NEWER) {
+      String[] names = chosen(from, choice);
+      if (names != null) {
+        try {
+          SSLParameters.class.getMethod("set" + choice, String[].class).invoke(to, (Object) names);
+        } catch (ReflectiveOperationException other) {
+          throw new IllegalStateException("SSLParameters.get" + choice + " without a setter", other);
+        }
+      }
+    }
+  }
+
+  /** Returns the names of a choice; null if there are none, or the JDK has no such choice. */
+  private static String[] chosen(SSLParameters parameters, String choice) {
+    try {
+      return (String[]) SSLParameters.class.getMethod("get" + choice).invoke(parameters);
+    } catch (ReflectiveOperationException older) {
+      return null;
     }
   }
 
