@@ -94,6 +94,10 @@ func (p *place) lists(conn net.Conn, form Form, take func(KeyList)) error {
 	if err := begin(conn, wanted); err != nil {
 		return err
 	}
+	// The first list comes when there is a ring, and others when there is something new.
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
 	from := bufio.NewReader(conn)
 	for {
 		list, err := readList(from, form)
@@ -102,10 +106,6 @@ func (p *place) lists(conn net.Conn, form Form, take func(KeyList)) error {
 		}
 		p.tell(nil)
 		take(list)
-		// Lists follow when there is something new.
-		if err := conn.SetDeadline(time.Time{}); err != nil {
-			return err
-		}
 	}
 }
 

@@ -75,7 +75,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		`{"rejoin": 1, "keys": [{"key": "AAAA", "state": "encrypting"}], "ticket_lifetime_s": 86400}`:               "a key of 3 bytes",
 		`{"rejoin": 1, "keys": [` + strings.Replace(key, "encrypting", "opening", 1) + `], "ticket_lifetime_s": 1}`: "does not encrypt",
 		`{"rejoin": 2}`: "version 2",
-		`{"rejoin": 1, "error": {"kind": "no_keys", "message": "nobody has made a ring"}}`: "nobody has made a ring",
+		`{"rejoin": 1, "error": {"kind": "busy", "message": "there are 256 connections"}}`: "there are 256 connections",
 		`[]`: "cannot unmarshal",
 	} {
 		err := refusal(t, says(t, words))

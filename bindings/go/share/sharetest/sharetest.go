@@ -172,11 +172,8 @@ func (s *Share) follow(conn net.Conn) {
 		s.lock.Lock()
 		keys, changed := s.keys, s.changed
 		s.lock.Unlock()
-		if keys == nil {
-			s.answer(conn, map[string]any{"rejoin": 1, "error": map[string]string{"kind": "no_keys", "message": "none yet"}})
-			return
-		}
-		if s.answer(conn, map[string]any{"rejoin": 1, "keys": keys, "ticket_lifetime_s": 86400, "changes_in_s": 3540}) != nil {
+		// As the real one, it waits until there is a ring.
+		if keys != nil && s.answer(conn, map[string]any{"rejoin": 1, "keys": keys, "ticket_lifetime_s": 86400, "changes_in_s": 3540}) != nil {
 			return
 		}
 		<-changed
