@@ -27,8 +27,21 @@ class Attached extends EventEmitter {
     this.#server = server;
     this.#options = options;
     for (const name of CHANGES) this.#watch(name);
-    server.once('close', () => this.close());
+    server.on('close', this.#pause).on('listening', this.#resume);
   }
+
+  // A server that is closed may listen again.
+  #pause = () => {
+    if (this.#share === null) return;
+    this.#share.close();
+    this.#share = null;
+    this.down();
+  };
+
+  #resume = () => {
+    this.follow();
+    if (this.#share === null && this.#refused === undefined) this.#join();
+  };
 
   get server() {
     return this.#server;
@@ -44,6 +57,7 @@ class Attached extends EventEmitter {
   }
 
   close() {
+    this.#server.off('close', this.#pause).off('listening', this.#resume);
     this.#share?.close();
     this.#share = null;
     for (const unwrap of this.#unwrap.splice(0)) unwrap();
@@ -63,7 +77,11 @@ class Attached extends EventEmitter {
       process.emitWarning(`Rejoin shares nothing of this server: ${refused}`, { code: 'REJOIN_NOT_SHARED' });
       return;
     }
-    this.#share = new Share(this.opening(context), this.#options);
+    this.#join();
+  }
+
+  #join() {
+    this.#share = new Share(this.opening(this.#context), this.#options);
     this.#share.on('message', (fields) => this.message(fields));
     this.#share.on('down', (error) => {
       this.down(error);

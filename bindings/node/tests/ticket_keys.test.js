@@ -365,6 +365,38 @@ test('a renewed certificate keeps the tickets; other authorities of clients end 
   assert.strictEqual(await resumes(port, port, client), true);
 });
 
+test('a server that is closed and listens again is of the ring again', async (t) => {
+  const socket = path.join(folder(t), 's.sock');
+  const share = await keyShare(t, socket, list(key()));
+  const pair = certify(t, ['localhost']);
+  const [one, two] = [await keyed(t, pair, { socket }), await keyed(t, pair, { socket })];
+  const listen = async () => {
+    await new Promise((resolve) => one.server.listen(0, '127.0.0.1', resolve));
+    return one.server.address().port;
+  };
+  for (let times = 0; times < 2; times += 1) {
+    await new Promise((resolve) => one.server.close(resolve));
+    await until(() => share.followers.size === 1, 'a closed server follows nothing');
+    assert.strictEqual(one.keys.status.following, false);
+    share.turn(list(key()));
+    const again = once(one.keys, 'keys');
+    const port = await listen();
+    await again;
+    assert.strictEqual(one.keys.status.following, true);
+    for (const version of VERSIONS) {
+      const options = { ca: pair.cert, minVersion: version, maxVersion: version };
+      assert.strictEqual(await resumes(port, two.port, options), true);
+      assert.strictEqual(await resumes(two.port, port, options), true);
+    }
+  }
+  // What the program closes itself stays closed.
+  one.keys.close();
+  await new Promise((resolve) => one.server.close(resolve));
+  await listen();
+  assert.strictEqual(one.keys.status.following, false);
+  await until(() => share.followers.size === 1, 'it follows nothing');
+});
+
 test('the arguments are checked', (t) => {
   const pair = certify(t, ['localhost']);
   const server = tls.createServer(pair);

@@ -161,6 +161,7 @@ function send(connection, fields) {
 async function keyShare(t, socket, list) {
   const share = new Share(socket, (fields, connection) => {
     share.followers.add(connection);
+    connection.once('close', () => share.followers.delete(connection));
     send(connection, { rejoin: 1, ...share.list });
   });
   share.followers = new Set();
