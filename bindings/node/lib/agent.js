@@ -72,7 +72,8 @@ function connector({ rejoin = {}, ...tlsOptions } = {}) {
       asked.servername ??= net.isIP(name) ? '' : name;
       dialled(tls.connect(asked), 'secureConnect', timeout, callback);
     };
-    open(options, { deadline_ms: timeout, ...rejoin }, own).then((connection) => created(null, connection), created);
+    const wishes = timeout > 0 ? { deadline_ms: timeout, ...rejoin } : rejoin;
+    open(options, wishes, own).then((connection) => created(null, connection), created);
   };
 }
 
