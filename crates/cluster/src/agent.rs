@@ -244,7 +244,7 @@ impl Agent {
             keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
             self.note(&followed, &carrier.sessions);
             let apart_s = keys.keys().clock_apart_s();
-            carrier.sessions.set_doubts_clock(apart_s.is_some());
+            carrier.sessions.set_doubts_clock(!keys.keys().trusts_clock());
             if apart_s.is_some() != std::mem::replace(&mut were_apart, apart_s.is_some()) {
                 tell(News::ClocksApart(apart_s));
             }

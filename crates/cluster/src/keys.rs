@@ -63,8 +63,8 @@ pub struct ClusterKeys {
     refused: u64,
     /// The most seconds by which the clock may differ from Valkey's.
     most_apart_s: u64,
-    /// The seconds by which it is ahead; negative if it is behind.
-    clock_ahead_s: i64,
+    /// The seconds by which it is ahead, once Valkey has answered; negative if it is behind.
+    clock_ahead_s: Option<i64>,
     /// The time since which Valkey has no ring, although one was seen.
     waits_since: Option<Instant>,
 }
@@ -114,7 +114,7 @@ impl ClusterKeys {
             accepted: false,
             refused: 0,
             most_apart_s: CLOCKS_APART_S,
-            clock_ahead_s: 0,
+            clock_ahead_s: None,
             waits_since: None,
         })
     }
@@ -130,7 +130,12 @@ impl ClusterKeys {
     /// Returns the seconds by which this machine's clock is ahead of Valkey's, or behind if that is negative, where it is so
     /// far off that this server makes no key.
     pub fn clock_apart_s(&self) -> Option<i64> {
-        Some(self.clock_ahead_s).filter(|ahead_s| ahead_s.unsigned_abs() > self.most_apart_s)
+        self.clock_ahead_s.filter(|ahead_s| ahead_s.unsigned_abs() > self.most_apart_s)
+    }
+
+    /// Returns true once the clock was compared with Valkey's and is near it.
+    pub(crate) fn trusts_clock(&self) -> bool {
+        self.clock_ahead_s.is_some() && self.clock_apart_s().is_none()
     }
 
     /// Keeps [`Self::follow`] from creating keys: for showing them, and for [`Self::rotate`].
@@ -325,14 +330,27 @@ impl ClusterKeys {
         self.accepted = false;
     }
 
-    /// Returns true if no ring is known, although one was seen: whoever has it puts it back, and a new one would take its
-    /// place.
-    fn waits_for_ring(&mut self) -> bool {
-        if self.newest().is_some() || self.version() == 0 {
-            self.waits_since = None;
-            return false;
+    /// Returns true if no ring is known, although one was seen, and Valkey was not without one for long: whoever has it puts it
+    /// back, and a new one would take its place.
+    fn waits_for_ring(&self) -> bool {
+        let is_over =
+            || self.waits_since.is_some_and(|since| since.elapsed() >= Self::WAITS_FOR_RING);
+        self.is_lost() && !is_over()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.newest().is_none() && self.version() > 0
+    }
+
+    /// Notes whether Valkey has no ring, and by how much its clock differs.
+    fn note(&mut self, found: Option<&(Found, u64)>, now_s: u64) {
+        let is_none = matches!(found, Some((Found::Same { .. } | Found::Nothing, _)));
+        let begun = self.waits_since.unwrap_or_else(Instant::now);
+        self.waits_since = (is_none && self.is_lost()).then_some(begun);
+        if let Some((_, valkeys_s)) = found {
+            let seconds = |s: u64| i64::try_from(s).unwrap_or(i64::MAX);
+            self.clock_ahead_s = Some(seconds(now_s).saturating_sub(seconds(*valkeys_s)));
         }
-        self.waits_since.get_or_insert_with(Instant::now).elapsed() < Self::WAITS_FOR_RING
     }
 
     async fn look(&mut self, link: &mut Link, now_s: u64) -> Result<(), Error> {
@@ -346,9 +364,8 @@ impl ClusterKeys {
         if let Err(Error::Unopened { .. }) = found {
             self.refused += 1;
         }
-        let (found, valkeys_s) = found?;
-        self.clock_ahead_s =
-            now_s.saturating_sub(valkeys_s) as i64 - valkeys_s.saturating_sub(now_s) as i64;
+        self.note(found.as_ref().ok(), now_s);
+        let (found, _) = found?;
         match (found, token) {
             (Found::Same { leased: true }, Some(token)) => {
                 self.make_due_key(link, &token, now_s).await?;

@@ -163,8 +163,8 @@ impl RingRecord {
         let is_to_give = geteuid().is_root() && stat.st_nlink == 1;
         let owner = self.owner.filter(|owner| is_to_give && stat.st_uid != *owner);
         if let Some(owner) = owner {
-            fchown(&file, Some(Uid::from_raw(owner)), None)
-                .map_err(|cause| self.unwritable(cause))?;
+            // Root may lack the right to, as in a container. Then the file stays root's, as it was.
+            let _ = fchown(&file, Some(Uid::from_raw(owner)), None);
         }
         Ok(file)
     }

@@ -43,7 +43,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, iter, mem};
 
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
-use rejoin_tickets::KeyRing;
+use rejoin_tickets::{CLOCKS_APART_S, KeyRing};
 
 use crate::{ClusterSecret, Error, Link, Settings};
 use address::{Address, Addresses, Member, Shard};
@@ -69,6 +69,8 @@ pub struct Sessions {
     reported: AtomicU64,
     /// True if this machine's clock is not to be trusted.
     doubts_clock: AtomicBool,
+    /// The most seconds by which the clock may differ from Valkey's where sessions are removed for their age.
+    most_apart_s: u64,
 }
 
 /// The answer of `put.lua` where the session was taken.
@@ -189,6 +191,8 @@ impl Sessions {
             keys: RwLock::new(Arc::new(Keys::new(ring))),
             masters: Masters::default(),
             doubts_clock: AtomicBool::new(false),
+            // Whoever brings no settings may have a time of its own.
+            most_apart_s: 1 << 50,
             misses: misses::Counters::default(),
             reported: AtomicU64::new(0),
         })
@@ -205,7 +209,10 @@ impl Sessions {
         ring: &KeyRing,
     ) -> Result<Self, Error> {
         let bounds = settings.bounds();
-        let sessions = Self::new(link, settings.name.as_str(), &[0; 32], bounds, ring)?;
+        let mut sessions = Self::new(link, settings.name.as_str(), &[0; 32], bounds, ring)?;
+        sessions.most_apart_s = CLOCKS_APART_S;
+        // Until it was compared with Valkey's.
+        sessions.set_doubts_clock(true);
         sessions.set_secret(secret);
         Ok(sessions)
     }
@@ -410,7 +417,7 @@ impl Sessions {
     }
 
     /// Removes up to `most` sessions of a shard that have expired, or have been overdue for this long. Returns the
-    /// number removed: none if this machine's clock is not to be trusted. The shard may be one of a time with more shards.
+    /// number removed: none if this machine's clock differs from Valkey's by more than clocks may. The shard may be one of a time with more shards.
     ///
     /// # Errors
     /// Those of Valkey, and [`Error::OutOfRange`].
@@ -422,15 +429,12 @@ impl Sessions {
         most: u32,
     ) -> Result<u32, Error> {
         bounds::in_range("shard", shard.into(), 0, u64::from(Self::MOST_SHARDS) - 1)?;
-        if self.doubts_clock() {
-            return Ok(0);
-        }
         let shard = self.addresses.any_shard(shard);
         let mut evict = self.scripts.evict.prepare_invoke();
         evict.key(&shard.order).key(&shard.values).key(&shard.counts);
         let overdue_before = self.overdue_before(now_ms.saturating_sub(overdue_for_ms));
         evict.arg(overdue_before).arg(score::expired_from(now_ms));
-        evict.arg(most).arg(ENTRY_OVERHEAD_BYTES);
+        evict.arg(most).arg(ENTRY_OVERHEAD_BYTES).arg(now_ms / 1_000).arg(self.most_apart_s);
         let (evicted, master): (u32, String) = evict.invoke_async(&mut self.link.clone()).await?;
         if self.link.is_sole() {
             self.masters.note(&master);
@@ -491,7 +495,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes no session for its age, or for that of its key, as long as this machine's clock is not to be trusted.
+    /// Removes no session for the age of its key as long as this machine's clock is not to be trusted.
     pub(crate) fn set_doubts_clock(&self, doubts: bool) {
         self.doubts_clock.store(doubts, Relaxed);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rejoin_cache::{ContextTag, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
     Agent, ClusterKeys, ClusterSecret, Error, Health, HealthFacts as Facts, News, RingRecord,
-    SentinelSettings, Settings,
+    SentinelSettings, Sessions, Settings,
 };
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
@@ -16,7 +16,7 @@ use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{Signal, wait_until};
 use rejoin_testkit::sentinels::Watched;
 use rejoin_testkit::valkey::Valkey;
-use rejoin_tickets::{KeyId, KeyRing};
+use rejoin_tickets::{KeyId, KeyRing, Schedule};
 use tokio::sync::oneshot;
 
 pub(crate) const CONTEXT: ContextTag = ContextTag(5);
@@ -409,6 +409,30 @@ async fn an_older_ring_is_refused_when_the_machine_has_restarted_unless_it_is_ac
     assert_eq!(ran(true).await.0, [leaked]);
     // It is the newest now.
     assert_eq!(ran(false).await.0, [leaked]);
+}
+
+/// By such a clock all sessions have expired.
+#[tokio::test]
+async fn nothing_is_removed_for_its_age_by_a_clock_of_another_day() {
+    let valkey = Valkey::start(&[]);
+    let machine = Machine::start(&valkey, 1);
+    machine.insert(1);
+    wait_until("a session sent", || machine.health.read().stored == 1);
+    let settings = settings(&valkey, &valkey.folder.join("1"));
+    let secret = ClusterSecret::read(&settings.key_file).expect("a key");
+    let ring = KeyRing::new(Schedule::default());
+    let sessions = Sessions::of_cluster(link(&valkey).await, &settings, &secret, &ring);
+    let sessions = sessions.expect("in range");
+    let evicted = async |hours: u64| {
+        sessions.evict((now_s() + 3_600 * hours) * 1_000, 0, 0, 9).await.expect("an answer")
+    };
+    assert_eq!(evicted(30).await, 0);
+    assert_eq!(evicted(0).await, 0, "its client is not overdue");
+    assert!(
+        sessions.get(now_s() * 1_000, &id(1)).await.expect("an answer").is_none(),
+        "another ring"
+    );
+    assert_eq!(valkey.say("ZCARD rejoin:{web.0}:order"), "1");
 }
 
 /// Valkey restarts empty and a machine with it. Others that have the ring put it back.
