@@ -75,7 +75,11 @@ impl OwnFolder {
         let stat = fstat(made)?;
         // A second name could be that of any file of root's.
         if stat.st_uid != owner && stat.st_nlink == 1 {
-            fchown(made, Some(Uid::from_raw(owner)), None)?;
+            match fchown(made, Some(Uid::from_raw(owner)), None) {
+                // Root may lack the right to, as in a container. Then the file is root's, as before.
+                Ok(()) | Err(Errno::PERM) => {}
+                Err(cause) => return Err(cause.into()),
+            }
         }
         Ok(())
     }
