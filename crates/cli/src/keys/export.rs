@@ -3,14 +3,15 @@
 mod then;
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use rejoin_outlet::{Context, Format, KeyFiles, Peers, Sds, haproxy};
-use rejoin_store::CacheName;
+use rejoin_store::{CacheName, OwnFolder};
 use rejoin_tickets::{KeyRing, Schedule};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -244,14 +245,13 @@ impl Exporter {
         if changed {
             self.tell_of_shortfall();
         }
-        let mark = untold(&self.output);
-        if changed || mark.exists() {
-            // Where it cannot be made, a server that refuses is not told again before the next keys.
-            let made = fs::write(&mark, "");
+        let mark = Untold::of(&self.output)?;
+        if changed || mark.is_set() {
+            mark.set();
             let (then, told) = self.server().tell().await;
             self.then = then;
             told?;
-            made.and_then(|()| fs::remove_file(&mark)).unwrap_or_default();
+            mark.clear();
         }
         Ok(changed)
     }
@@ -355,15 +355,44 @@ impl Exporter {
     }
 }
 
-/// Returns the path of the file that is there as long as the server has not taken the keys.
-fn untold(output: &Path) -> PathBuf {
-    if output.is_dir() {
-        return output.join(".untold");
+/// The file that is there as long as the server has not taken the keys. Where it cannot be made, a server that refuses is not told
+/// again before the next keys.
+struct Untold {
+    folder: OwnFolder,
+    name: OsString,
+}
+
+impl Untold {
+    /// Names the file: beside the output, or in it if that is a folder.
+    fn of(output: &Path) -> anyhow::Result<Self> {
+        let mut name = OsString::from(".");
+        let beside = if output.is_dir() {
+            output.join("keys")
+        } else {
+            name.push(output.file_name().unwrap_or_default());
+            name.push(".");
+            output.to_owned()
+        };
+        name.push("untold");
+        let folder = OwnFolder::of(&beside)?;
+        let missing = || format!("{}: its folder is not there", output.display());
+        Ok(Self { folder: folder.with_context(missing)?, name })
     }
-    let mut name = OsString::from(".");
-    name.push(output.file_name().unwrap_or_default());
-    name.push(".untold");
-    output.with_file_name(name)
+
+    fn is_set(&self) -> bool {
+        statat(self.folder.descriptor(), &self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    fn set(&self) {
+        // Always a new file: the owner of the folder may have put a link there.
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        drop(openat(self.folder.descriptor(), &self.name, flags, mode));
+    }
+
+    fn clear(&self) {
+        let _ = unlinkat(self.folder.descriptor(), &self.name, AtFlags::empty());
+    }
 }
 
 /// The server that has to be told of new keys.

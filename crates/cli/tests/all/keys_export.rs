@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -273,6 +274,27 @@ fn the_next_run_tells_a_server_that_was_not_told() {
     let words = ["--format", "raw80", "--output", &keys, "--then", &tell, &option, &file];
     let _exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
     wait_until("its word", || times() == 2);
+}
+
+/// Root exports keys into a folder of the user whose server reads them.
+#[test]
+fn no_link_of_the_folders_owner_is_followed() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let theirs = folder.join("theirs");
+    fs::create_dir(&theirs).expect("a folder");
+    let victim = folder.write("victim", "untouched");
+    std::os::unix::fs::symlink(&victim, theirs.join(".keys.untold")).expect("a link");
+    if chown(&theirs, Some(1234), None).is_err() {
+        return eprintln!("skipped: a folder of another user (needs root)");
+    }
+    let output = theirs.join("keys").display().to_string();
+    let words = ["keys", "export", "--context", "shop", "--format", "raw80", "--output", &output];
+    for _ in 0..2 {
+        done(&[&words[..], &["--then", "true", &option, &file]].concat());
+        assert_eq!(fs::read_to_string(&victim).expect("there"), "untouched");
+    }
+    assert!(!theirs.join(".keys.untold").exists());
 }
 
 /// A key that was revoked leaves the files while the server still works on the last ones.
