@@ -256,7 +256,7 @@ fn private_folder() -> anyhow::Result<PathBuf> {
         0 => Some(PathBuf::from("/run")),
         _ => std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")),
     };
-    let safe = named.into_iter().chain(usual).find(|folder| is_safe(folder, user));
+    let safe = named.into_iter().chain(usual).find_map(|folder| safe(&folder, user));
     let how = "set XDG_RUNTIME_DIR to a folder that belongs to this user and to which no other user can write";
     let folder = safe.context(how)?.join(format!("rejoin-{user}"));
     let made = DirBuilder::new().mode(0o700).create(&folder);
@@ -272,13 +272,13 @@ fn private_folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns true if no other user can replace what this one has in the folder. In folders with the sticky bit nobody can (sticky(7)).
-fn is_safe(folder: &Path, user: u32) -> bool {
-    let Ok(folder) = fs::canonicalize(folder) else { return false };
-    folder.ancestors().all(|above| {
-        fs::symlink_metadata(above).is_ok_and(|found| {
-            let is_closed = found.mode() & 0o022 == 0 || found.mode() & 0o1000 != 0;
-            [0, user].contains(&found.uid()) && is_closed
-        })
-    })
+/// Returns the folder's own path if no other user can put anything there or above. The sticky bit is not enough: such folders are those
+/// that are swept.
+fn safe(folder: &Path, user: u32) -> Option<PathBuf> {
+    let folder = fs::canonicalize(folder).ok()?;
+    let is_safe = folder.ancestors().all(|above| {
+        fs::symlink_metadata(above)
+            .is_ok_and(|found| [0, user].contains(&found.uid()) && found.mode() & 0o022 == 0)
+    });
+    is_safe.then_some(folder)
 }

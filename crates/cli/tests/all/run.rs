@@ -243,14 +243,15 @@ fn no_file_is_written_where_another_user_can_replace_it() {
     let (library, preload) = libraries("run-others");
     let folder = library.parent().expect("a folder");
     let others = folder.join("others");
-    std::fs::create_dir(&others).expect("a folder");
+    std::fs::create_dir_all(&others).expect("a folder");
     if chown(&others, Some(65_534), None).is_err() {
         return eprintln!("skipped: a folder of another user (needs root)");
     }
     let open = folder.join("open");
     std::fs::create_dir_all(open.join("inner")).expect("a folder");
     std::fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
-    for unsafe_ in [others, open.join("inner"), folder.join("missing")] {
+    let swept = std::env::temp_dir();
+    for unsafe_ in [others, open.join("inner"), folder.join("missing"), swept] {
         for (by, name) in [("both", "LD_PRELOAD"), ("module", "OPENSSL_CONF")] {
             let mut command = Command::new(REJOIN);
             command.args(["run", "--by", by, "--library"]).arg(&library);
