@@ -95,10 +95,19 @@ pub(crate) fn ssl_new() -> &'static Function {
     &servers::FUNCTIONS[0]
 }
 
-/// Returns the address of the function that a call goes to.
-pub(crate) fn destination(number: usize, caller: *const c_void) -> Option<usize> {
+/// Returns the address of the function that a call goes to. `arguments` are its first two, if it has so many.
+pub(crate) fn destination(
+    number: usize,
+    caller: *const c_void,
+    arguments: [*mut c_void; 2],
+) -> Option<usize> {
     let function = function(number);
     let next = function.next(caller)?;
+    // libssl makes each usual context by this function, also in programs that never connect.
+    let is_usual = || arguments.into_iter().all(<*mut c_void>::is_null);
+    if function.name == c"SSL_CTX_new_ex" && is_usual() {
+        return Some(next.address);
+    }
     if !is_wanted() || !is_known(function, next.address) {
         return Some(next.address);
     }

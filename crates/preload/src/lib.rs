@@ -30,17 +30,18 @@ use libc::c_void;
 use client::ssl_new;
 use next::Function;
 
-/// Returns the address of the function that a trampoline jumps to. `context` is the call's first argument, if it has
-/// one.
+/// Returns the address of the function that a trampoline jumps to. `first` and `second` are the call's arguments, if it has so
+/// many.
 unsafe extern "C" fn destination(
     number: usize,
     caller: *const c_void,
-    context: *mut c_void,
+    first: *mut c_void,
+    second: *mut c_void,
 ) -> *const c_void {
     let found = catch_unwind(AssertUnwindSafe(|| match number {
         // SAFETY: the first argument of `SSL_new` is a context.
-        0 => unsafe { for_connection(caller, context) },
-        number => client::destination(number, caller),
+        0 => unsafe { for_connection(caller, first) },
+        number => client::destination(number, caller, [first, second]),
     }));
     match found.ok().flatten() {
         Some(address) => address as *const c_void,
