@@ -15,7 +15,10 @@
 //! all that it checks by itself into a hash, which is its session-id context ([`crate::known`]). In all other programs, a
 //! context that asks for certificates shares with no other, unless the operator vouches
 //! ([`crate::Everywhere::vouched`]). What can be seen is in the policy there, too: the same context may ask for something
-//! else tomorrow.
+//! else tomorrow. Its authorities are not: OpenSSL adds those of a folder to the store when they are first needed, in each
+//! process by itself, and one more keeps out nobody who was let in. A program that trusts fewer makes another store, at
+//! another address, which is in the policy. Revocation lists count as the store had them when the connection began, because
+//! they may come from a folder, too.
 //!
 //! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that
 //! it makes has the policy that it was resumed under, and only a demand teaches something.
@@ -67,13 +70,16 @@ impl Policy {
         Self(bytes)
     }
 
-    /// Returns the policy of a context that visibly asks for this, and shares with no other.
-    fn alone(self, now: &Circumstances) -> Self {
+    /// Returns the policy of a context that visibly asks for this, by these revocation lists, and shares with no other.
+    fn alone(self, now: &Circumstances, lists: &Held) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"rejoin alone here");
         hash.update(&self.0);
         hash.update(&now.callback.to_le_bytes());
         hash.update(&now.identity);
+        hash.update(&now.store.to_le_bytes());
+        hash.update(&lists.count.to_le_bytes());
+        hash.update(&lists.sum.to_le_bytes());
         let Self(mut bytes) = Self::of_digest(&hash.finish());
         bytes[0] |= Self::ALONE;
         Self(bytes)
@@ -118,15 +124,18 @@ pub(crate) struct Judged<'a> {
 enum Subject<'a> {
     /// The policy that connections to a host end with, if these are their circumstances while sessions are looked up.
     Ahead(&'a [u8]),
-    /// The policy in these circumstances.
-    Here,
+    /// The same, whatever authorities the store has by then. Only a policy that shares with no other is read there.
+    AheadOfMore(&'a [u8]),
+    /// The policy in these circumstances, of a connection that began in those.
+    Here(&'a Circumstances),
 }
 
 /// The inputs of a policy that are quick to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Circumstances {
     mode: c_int,
-    flags: c_ulong,
+    /// The flags of the connection, and those of the store, which hold beside them: nginx demands revocation lists there.
+    flags: [c_ulong; 2],
     depth: c_int,
     /// The security levels of the connection and of its checks: the bits that a key must have.
     levels: [c_int; 2],
@@ -136,11 +145,33 @@ pub(crate) struct Circumstances {
     /// gets again (0 if it has none).
     context: usize,
     identity: [u8; 16],
-    /// The certificates and revocation lists in the context's store: their number, that of those whose time is over, and
-    /// a digest.
-    objects: c_int,
+    /// The address of the store, if the context has it: then it is the same one in all connections and forked processes,
+    /// until the program replaces it. 0 for a store that the connection alone has, and where nobody is asked.
+    store: usize,
+    authorities: Held,
+    lists: Held,
+}
+
+/// The certificates, or the revocation lists, that a store holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Held {
+    count: c_int,
+    /// The number of those whose time is over.
     over: c_int,
-    digest: u64,
+    /// The sum of their digests.
+    sum: u64,
+}
+
+impl<'a> Subject<'a> {
+    /// Returns what is learned ahead of connections to a host that begin so, and in which circumstances.
+    fn all_ahead(
+        host: &'a [u8],
+        began: &Circumstances,
+    ) -> impl Iterator<Item = (Self, Circumstances)> {
+        let more = (Self::AheadOfMore(host), began.with_any_authorities());
+        let more = (began.store != 0).then_some(more);
+        [(Self::Ahead(host), *began)].into_iter().chain(more)
+    }
 }
 
 impl<'a> Judged<'a> {
@@ -159,14 +190,14 @@ impl<'a> Judged<'a> {
         // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
-        let learned = self.learned(&Subject::Ahead(&self.name()), &now);
+        let learned = self.learned_ahead(&now);
         if learned == Some(Policy::VARIES) {
             return None;
         }
         // Nobody vouches for a host that asks only after the servername callback.
-        let is_vouched = self.attachment.is_vouched && now.mode & SSL_VERIFY_PEER != 0;
+        let is_vouched = self.attachment.is_vouched && now.asks();
         // SAFETY: the caller vouches for `ssl`.
-        let here = || is_vouched.then(|| unsafe { self.here(ssl, &now) });
+        let here = || is_vouched.then(|| unsafe { self.here(ssl, &now, &now) });
         learned.or_else(here).map(|policy| self.resolved(policy))
     }
 
@@ -185,7 +216,7 @@ impl<'a> Judged<'a> {
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Policy::ASKS_NOBODY };
         // SAFETY: the caller vouches for `ssl`.
-        let policy = unsafe { self.here(ssl, &now) };
+        let policy = unsafe { self.here(ssl, &now, &began.unwrap_or(now)) };
         self.sharing(policy).into_iter().for_each(|sharing| board::asks(self.own, sharing));
         // SAFETY: the caller vouches for `ssl`; the call reads a flag.
         let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
@@ -193,16 +224,29 @@ impl<'a> Judged<'a> {
             // OpenSSL has left out the certificate callback, which may demand certificates (`SSL_CTX_set_cert_cb(3)`).
             return expected.unwrap_or_else(|| self.resolved(Policy::UNSEEN));
         }
-        // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
-        let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
-        beginnings.for_each(|began| self.learn_ahead(&began, policy));
+        // A store without authorities has verified nobody. Those in a folder come with the first client that is checked,
+        // whose handshake teaches more.
+        let is_unused = now.asks() && now.authorities.count == 0;
+        if !(is_resumed && is_unused && began == Some(now)) {
+            if let Some(began) = began.filter(|began| *began != now) {
+                self.learn_ahead(&began, policy);
+            }
+            // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
+            // It begins with what has been added to the store since this one began.
+            // SAFETY: the caller vouches for `ssl`.
+            let next = unsafe { self.here(ssl, &now, &now) };
+            self.learn_ahead(&now, next);
+        }
         // The client was checked when the session was made that it has resumed, and not again.
         expected.filter(|_| is_resumed).unwrap_or_else(|| self.resolved(policy))
     }
 
     /// Learns that nothing is known ahead of connections that begin so.
     pub(crate) fn varies(&self, began: &Circumstances) {
-        self.learn(&Subject::Ahead(&self.name()), began, Policy::VARIES);
+        let name = self.name();
+        for (ahead, began) in Subject::all_ahead(&name, began) {
+            self.learn(&ahead, &began, Policy::VARIES);
+        }
     }
 
     /// Returns the host as all clients' spellings of it are known.
@@ -212,30 +256,42 @@ impl<'a> Judged<'a> {
 
     fn learn_ahead(&self, began: &Circumstances, policy: Policy) {
         let name = self.name();
-        let ahead = Subject::Ahead(&name);
-        if self.learned(&ahead, began) != Some(Policy::VARIES) {
-            self.learn(&ahead, began, policy);
+        for (ahead, began) in Subject::all_ahead(&name, began) {
+            if self.learned(&ahead, &began) != Some(Policy::VARIES) {
+                self.learn(&ahead, &began, policy);
+            }
         }
     }
 
-    /// Returns the policy in these circumstances, which are the connection's now.
+    /// Returns what is known ahead. No authority that is added to a store makes OpenSSL refuse a client: where a context
+    /// shares with no other, what was learned with other authorities holds.
+    fn learned_ahead(&self, now: &Circumstances) -> Option<Policy> {
+        let name = self.name();
+        let mut all = Subject::all_ahead(&name, now).filter_map(|(ahead, now)| {
+            let is_exact = matches!(ahead, Subject::Ahead(_));
+            self.learned(&ahead, &now).filter(|policy| is_exact || policy.is_alone())
+        });
+        all.next()
+    }
+
+    /// Returns the policy in these circumstances, which are the connection's now. It began in others.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    unsafe fn here(&self, ssl: *mut SSL, now: &Circumstances) -> Policy {
-        self.learned(&Subject::Here, now).unwrap_or_else(|| {
+    unsafe fn here(&self, ssl: *mut SSL, now: &Circumstances, began: &Circumstances) -> Policy {
+        self.learned(&Subject::Here(began), now).unwrap_or_else(|| {
             // SAFETY: the caller vouches for `ssl`.
-            let policy = unsafe { self.policy(ssl, now) };
-            self.learn(&Subject::Here, now, policy);
+            let policy = unsafe { self.policy(ssl, now, began) };
+            self.learn(&Subject::Here(began), now, policy);
             policy
         })
     }
 
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances) -> Policy {
+    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances, began: &Circumstances) -> Policy {
         let Attachment { is_named, is_vouched, .. } = *self.attachment;
-        if now.mode & SSL_VERIFY_PEER == 0 {
+        if !now.asks() {
             return Policy::ASKS_NOBODY;
         }
         // SAFETY: the caller vouches for `ssl`.
@@ -245,9 +301,16 @@ impl<'a> Judged<'a> {
         let is_known =
             || known::hashes_what_it_checks(now.callback, unsafe { id_context(session) });
         let is_shared = is_vouched || (!is_named && is_known());
+        // An authority that is added to the context's store keeps nobody out, and a store that replaces it has another
+        // address. A connection's own store may be another one at the same address.
+        let is_lasting = !is_shared && now.store != 0;
+        // What OpenSSL found in a folder during this handshake, the next process does not have when it looks.
+        let before = if is_lasting && began.store == now.store { began } else { now };
         // SAFETY: the caller vouches for `ssl`.
-        let visible = unsafe { fingerprint(ssl, now) };
-        if is_shared { visible } else { visible.alone(now) }
+        let seen = if is_lasting { Vec::new() } else { unsafe { believed_by_sha256(ssl) } };
+        // SAFETY: the caller vouches for `ssl`.
+        let visible = unsafe { fingerprint(ssl, now, before.over(), &seen) };
+        if is_shared { visible } else { visible.alone(now, &before.lists) }
     }
 
     /// Returns the policy that no other context has, if this is one of a context that shares with no other. Where the
@@ -310,6 +373,21 @@ impl Circumstances {
         demands(self.mode)
     }
 
+    fn asks(&self) -> bool {
+        self.mode & SSL_VERIFY_PEER != 0
+    }
+
+    /// Returns the number of objects in the store whose time is over: OpenSSL accepts no client by them.
+    fn over(&self) -> c_int {
+        self.authorities.over + self.lists.over
+    }
+
+    /// Returns the same with any authorities in the store, as long as no other of them is over.
+    fn with_any_authorities(self) -> Self {
+        let over = self.authorities.over;
+        Self { authorities: Held { over, ..Held::default() }, ..self }
+    }
+
     /// Returns what is visible on a connection now, or `None` if no context of the process was seen to ask for
     /// certificates, this connection's included.
     ///
@@ -332,7 +410,7 @@ impl Circumstances {
         // SAFETY: the caller vouches for `ssl`.
         let parameters = unsafe { ffi::SSL_get0_param(ssl) };
         // SAFETY: the connection's own.
-        let flags = unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) };
+        let own_flags = unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) };
         // SAFETY: the connection's own.
         let depth = unsafe { ffi::X509_VERIFY_PARAM_get_depth(parameters) };
         // SAFETY: the caller vouches for `ssl`; the call reads a number.
@@ -350,31 +428,37 @@ impl Circumstances {
         // Nobody is asked: the store is not read, which a client without a certificate need not wait for.
         let asks = mode & SSL_VERIFY_PEER != 0;
         // SAFETY: the caller vouches for `ssl`.
-        let (objects, digest) = if asks { unsafe { summed(ssl) } } else { (0, 0) };
+        let [authorities, lists] = if asks { unsafe { held(ssl) } } else { Default::default() };
         // SAFETY: the caller vouches for `ssl`.
-        let over = if asks { unsafe { over(ssl, digest) } } else { 0 };
+        let store_flags = if asks { unsafe { store_flags(ssl) } } else { 0 };
+        // SAFETY: the caller vouches for `ssl`.
+        let store = if asks { unsafe { store_of_context(ssl) } } else { 0 };
+        let flags = [own_flags, store_flags];
         let context = context as usize;
-        Self { mode, flags, depth, levels, callback, context, identity, objects, over, digest }
+        Self { mode, flags, depth, levels, callback, context, identity, store, authorities, lists }
     }
 }
 
-/// Returns the number of objects in the store, and the sum of the store's flags and of the digests of its objects, which
-/// OpenSSL keeps with them.
+/// Returns what the store holds: certificates, and revocation lists. The digests are those that OpenSSL keeps with them.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn summed(ssl: *mut SSL) -> (c_int, u64) {
+unsafe fn held(ssl: *mut SSL) -> [Held; 2] {
     // SAFETY: a constant of OpenSSL's. It has computed SHA-1 of each certificate, and of no other kind.
     let sha1 = unsafe { openssl_sys::EVP_sha1() };
     // SAFETY: the caller vouches for `ssl`.
-    let digests: Vec<[u8; 20]> = unsafe { believed(ssl, sha1) };
-    let sum = |sum: u64, digest: &[u8; 20]| {
+    let digests: Vec<(Kind, [u8; 20])> = unsafe { believed(ssl, sha1) };
+    let mut held = [Held::default(); 2];
+    for (kind, digest) in &digests {
+        let held = &mut held[*kind as usize];
         let first = digest.first_chunk().copied().unwrap_or_default();
-        sum.wrapping_add(u64::from_le_bytes(first))
-    };
+        held.count += 1;
+        held.sum = held.sum.wrapping_add(u64::from_le_bytes(first));
+    }
     // SAFETY: the caller vouches for `ssl`.
-    let flags = unsafe { store_flags(ssl) };
-    (digests.len() as c_int, digests.iter().fold(flags, sum))
+    let over = unsafe { over(ssl, held.map(|held| held.sum)) };
+    [held[0].over, held[1].over] = over;
+    held
 }
 
 /// Returns the session-id context that a session was made in. Empty without a session.
@@ -395,44 +479,65 @@ unsafe fn id_context<'a>(session: *const SSL_SESSION) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(start, length as usize) }
 }
 
-/// Digests the verify mode, flags and depth, the authorities and revocation lists, and the names that are sent to
+/// Digests the verify mode, flags and depth, these authorities and revocation lists, and the names that are sent to
 /// clients, of the context that the connection is in now.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
+unsafe fn fingerprint(
+    ssl: *mut SSL,
+    now: &Circumstances,
+    over: c_int,
+    believed: &[[u8; 32]],
+) -> Policy {
     let mut hash = Sha256::new();
+    let [own_flags, store_flags] = now.flags;
     hash.update(b"rejoin policy");
     hash.update(&now.mode.to_le_bytes());
-    hash.update(&now.flags.to_le_bytes());
+    hash.update(&own_flags.to_le_bytes());
     hash.update(&now.depth.to_le_bytes());
-    hash.update(&now.over.to_le_bytes());
+    hash.update(&over.to_le_bytes());
     now.levels.iter().for_each(|level| hash.update(&level.to_le_bytes()));
-    // SAFETY: the caller vouches for `ssl`.
-    hash.update(&unsafe { store_flags(ssl) }.to_le_bytes());
-    // SAFETY: a constant of OpenSSL's.
-    let sha256 = unsafe { openssl_sys::EVP_sha256() };
-    // SAFETY: the caller vouches for `ssl`.
-    let mut seen: Vec<[u8; 32]> = unsafe { believed(ssl, sha256) };
-    seen.sort_unstable();
-    seen.iter().for_each(|digest| hash.update(digest));
+    hash.update(&store_flags.to_le_bytes());
+    believed.iter().for_each(|digest| hash.update(digest));
     hash.update(b"named");
     // SAFETY: the caller vouches for `ssl`.
     unsafe { named(ssl) }.iter().for_each(|digest| hash.update(digest));
     Policy::of_digest(&hash.finish())
 }
 
-/// Returns the digests of the authorities and revocation lists that clients' certificates are checked by.
+/// The kinds of objects in a store.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Authority,
+    List,
+}
+
+/// Returns the digests of the authorities and revocation lists that clients' certificates are checked by, in order.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn believed_by_sha256(ssl: *mut SSL) -> Vec<[u8; 32]> {
+    // SAFETY: a constant of OpenSSL's.
+    let sha256 = unsafe { openssl_sys::EVP_sha256() };
+    // SAFETY: the caller vouches for `ssl`.
+    let digests = unsafe { believed(ssl, sha256) };
+    let mut digests: Vec<_> = digests.into_iter().map(|(_, digest)| digest).collect();
+    digests.sort_unstable();
+    digests
+}
+
+/// Returns the kinds and digests of the authorities and revocation lists that clients' certificates are checked by.
 ///
 /// # Safety
 /// `ssl` is valid, and digests of this kind have `N` bytes.
-unsafe fn believed<const N: usize>(ssl: *mut SSL, kind: *const EVP_MD) -> Vec<[u8; N]> {
+unsafe fn believed<const N: usize>(ssl: *mut SSL, by: *const EVP_MD) -> Vec<(Kind, [u8; N])> {
     let digests = |objects: *const OPENSSL_STACK, count| {
         let object = |at| {
             // SAFETY: within the stack.
             let object = unsafe { openssl_sys::OPENSSL_sk_value(objects, at) };
             // SAFETY: an object of the store; the caller vouches for the digests.
-            unsafe { digest(object.cast(), kind) }
+            unsafe { digest(object.cast(), by) }
         };
         (0..count).filter_map(object).collect()
     };
@@ -459,7 +564,25 @@ unsafe fn store(ssl: *mut SSL) -> *mut X509_STORE {
     store
 }
 
-/// Returns the flags of the store, which hold beside the connection's: nginx demands revocation lists there.
+/// Returns the address of the store if the context has it, and 0 if the connection alone has it.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn store_of_context(ssl: *mut SSL) -> usize {
+    // SAFETY: the caller vouches for `ssl`.
+    let store = unsafe { store(ssl) };
+    // SAFETY: the caller vouches for `ssl`.
+    let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+    // SAFETY: the connection holds the context.
+    let own = unsafe { openssl_sys::SSL_CTX_get_cert_store(context) };
+    let mut for_clients: *mut X509_STORE = std::ptr::null_mut();
+    let (what, into) = (ffi::SSL_CTRL_GET_VERIFY_CERT_STORE, (&raw mut for_clients).cast());
+    // SAFETY: the connection holds the context; the call writes a pointer into the variable, which may be null.
+    unsafe { openssl_sys::SSL_CTX_ctrl(context, what, 0, into) };
+    if store == own || store == for_clients { store as usize } else { 0 }
+}
+
+/// Returns the flags of the store.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -491,79 +614,85 @@ unsafe fn with_objects<T>(ssl: *mut SSL, look: impl FnOnce(*const OPENSSL_STACK,
     looked
 }
 
-/// Returns the digest of a certificate or a revocation list.
+/// Returns the kind and the digest of a certificate or a revocation list.
 ///
 /// # Safety
 /// `object` is valid, and digests of this kind have `N` bytes.
 unsafe fn digest<const N: usize>(
     object: *mut openssl_sys::X509_OBJECT,
-    kind: *const EVP_MD,
-) -> Option<[u8; N]> {
+    by: *const EVP_MD,
+) -> Option<(Kind, [u8; N])> {
     let mut digest = [0; N];
     let (start, length) = (digest.as_mut_ptr(), std::ptr::null_mut());
     // SAFETY: the caller vouches for `object`; null if it is no certificate.
     let certificate = unsafe { openssl_sys::X509_OBJECT_get0_X509(object) };
     // SAFETY: the caller vouches for `object`; null if it is no revocation list.
     let list = unsafe { ffi::X509_OBJECT_get0_X509_CRL(object) };
-    let done = if !certificate.is_null() {
+    let (kind, done) = if !certificate.is_null() {
         // SAFETY: the certificate is valid, and the digest has as many bytes.
-        unsafe { openssl_sys::X509_digest(certificate, kind, start.cast(), length) }
+        let done = unsafe { openssl_sys::X509_digest(certificate, by, start.cast(), length) };
+        (Kind::Authority, done)
     } else if !list.is_null() {
         // SAFETY: the list is valid, and the digest has as many bytes.
-        unsafe { ffi::X509_CRL_digest(list, kind, start, length) }
+        (Kind::List, unsafe { ffi::X509_CRL_digest(list, by, start, length) })
     } else {
-        0
+        return None;
     };
-    (done == 1).then_some(digest)
+    (done == 1).then_some((kind, digest))
 }
 
-/// Returns the number of certificates and revocation lists whose time is over: OpenSSL accepts no client by them. It is
-/// counted once in a second of OpenSSL's clock for the store with this sum, because many servers have the authorities of
-/// the whole world.
+/// Returns how many certificates, and how many revocation lists, are over. They are counted once in a second of OpenSSL's
+/// clock for the store with these sums, because many servers have the authorities of the whole world.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn over(ssl: *mut SSL, sum: u64) -> c_int {
+unsafe fn over(ssl: *mut SSL, sums: [u64; 2]) -> [c_int; 2] {
     thread_local! {
-        static LAST: Cell<(u64, time_t, c_int)> = const { Cell::new((0, 0, 0)) };
+        static LAST: Cell<([u64; 2], time_t, [c_int; 2])> = const { Cell::new(([0; 2], 0, [0; 2])) };
     }
     let now_s = libcrypto_now_s();
     let (of, at_s, counted) = LAST.get();
-    if (of, at_s) == (sum, now_s) {
+    if (of, at_s) == (sums, now_s) {
         return counted;
     }
     let count = |objects: *const OPENSSL_STACK, count| {
-        // SAFETY: within the stack.
-        let object = |at| unsafe { openssl_sys::OPENSSL_sk_value(objects, at) };
-        // SAFETY: an object of the store.
-        (0..count).filter(|at| unsafe { is_over(object(*at).cast()) }).count() as c_int
+        let mut counted = [0; 2];
+        for at in 0..count {
+            // SAFETY: within the stack.
+            let object = unsafe { openssl_sys::OPENSSL_sk_value(objects, at) };
+            // SAFETY: an object of the store.
+            if let Some(kind) = unsafe { kind_if_over(object.cast()) } {
+                counted[kind as usize] += 1;
+            }
+        }
+        counted
     };
     // SAFETY: the caller vouches for `ssl`.
     let counted = unsafe { with_objects(ssl, count) };
-    LAST.set((sum, now_s, counted));
+    LAST.set((sums, now_s, counted));
     counted
 }
 
-/// Returns true if the time of a certificate or of a revocation list is over.
+/// Returns the kind of a certificate or of a revocation list whose time is over.
 ///
 /// # Safety
 /// `object` is valid.
-unsafe fn is_over(object: *mut openssl_sys::X509_OBJECT) -> bool {
+unsafe fn kind_if_over(object: *mut openssl_sys::X509_OBJECT) -> Option<Kind> {
     // SAFETY: the caller vouches for `object`; null if it is no certificate.
     let certificate = unsafe { openssl_sys::X509_OBJECT_get0_X509(object) };
     // SAFETY: the caller vouches for `object`; null if it is no revocation list.
     let list = unsafe { ffi::X509_OBJECT_get0_X509_CRL(object) };
-    let end = if !certificate.is_null() {
+    let (kind, end) = if !certificate.is_null() {
         // SAFETY: the certificate is valid.
-        unsafe { ffi::X509_get0_notAfter(certificate.cast()) }
+        (Kind::Authority, unsafe { ffi::X509_get0_notAfter(certificate.cast()) })
     } else if !list.is_null() {
         // SAFETY: the list is valid, and may have no end.
-        unsafe { ffi::X509_CRL_get0_nextUpdate(list) }
+        (Kind::List, unsafe { ffi::X509_CRL_get0_nextUpdate(list) })
     } else {
-        std::ptr::null()
+        return None;
     };
     // SAFETY: a time. -1 is a time in the past.
-    !end.is_null() && unsafe { ffi::X509_cmp_current_time(end) } < 0
+    (!end.is_null() && unsafe { ffi::X509_cmp_current_time(end) } < 0).then_some(kind)
 }
 
 /// Returns the digests of the authorities' names that are sent to clients.

@@ -2,6 +2,7 @@
 //! `docs/client-certificates.md`, which `REJOIN_BLESS=1` writes anew.
 //!
 //! With Rejoin it is seen twice: the client returns after the change, and it returns after other clients have come.
+//! A client that is resumed then must be resumed each time that it returns, as it is without Rejoin.
 //!
 //! With Rejoin no client may get in that OpenSSL alone refuses, and every client must get in that OpenSSL alone lets in.
 //! Two exceptions are stricter: where OpenSSL alone resumes the session of a client whom it would refuse by now, Rejoin may
@@ -128,7 +129,17 @@ fn faults(situation: &Situation, way: Way, alone: &Seen, with: &Seen) -> Vec<Str
     if !is_all_no_worse(situation, alone, with) {
         faults.push(format!("{:?} became {:?}", alone.returning, with.returning));
     }
+    faults.extend(no_longer_resumed(alone, with));
     faults
+}
+
+/// Returns what is worse if a client resumes after a new one has come, and then not each time: what a server learns from
+/// one that has resumed may not keep it out.
+fn no_longer_resumed(alone: &Seen, with: &Seen) -> Option<String> {
+    let resumes = |outcome: &Outcome| matches!(outcome, Outcome::Resumed(_));
+    let should = alone.in_a_row.iter().all(resumes) && with.returning.last().is_some_and(resumes);
+    (should && !with.in_a_row.iter().all(resumes))
+        .then(|| format!("in a row: {:?} became {:?}", alone.in_a_row, with.in_a_row))
 }
 
 /// Returns what is worse with Rejoin where other clients have come since the change. A client that is refused where none
@@ -150,6 +161,7 @@ fn faults_after_others(
     if lets_in || !is_all_no_worse(situation, alone, after) {
         faults.push(format!("after others: {:?} became {:?}", alone.returning, after.returning));
     }
+    faults.extend(no_longer_resumed(alone, after));
     faults
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
+use openssl::x509::X509;
 use rejoin_testkit::certificates::rcgen::{
     CertificateParams, ExtendedKeyUsagePurpose, SerialNumber, date_time_ymd,
 };
@@ -16,8 +17,11 @@ const REVOKED: u64 = 7;
 /// less than the two hours after which OpenSSL drops sessions.
 const BRIEF: Duration = Duration::from_secs(3_600);
 
+/// The folder that OpenSSL finds both authorities in, and that with a revocation list of each, too.
+const FOLDERS: [&str; 2] = ["authorities", "lists"];
+
 /// Files, by name.
-pub(crate) struct Papers(Vec<(&'static str, String)>);
+pub(crate) struct Papers(Vec<(String, String)>);
 
 impl Papers {
     pub(crate) fn of_all() -> &'static Self {
@@ -38,7 +42,7 @@ impl Papers {
         let brief = client(&one, "brief", |parameters| {
             parameters.not_after = date_time_ymd(1970, 1, 1) + now + BRIEF;
         });
-        Self(vec![
+        let files = [
             ("one.pem", one.pem()),
             ("other.pem", other.pem()),
             ("revoked.pem", one.revocation_list(&[REVOKED])),
@@ -49,14 +53,32 @@ impl Papers {
             ("stranger.pem", stranger),
             ("deep.pem", deep),
             ("brief.pem", brief),
-        ])
+        ];
+        let files = files.map(|(name, text)| (name.to_owned(), text)).into_iter();
+        Self(files.chain([&one, &other].into_iter().flat_map(found_by_hash)).collect())
     }
 
     pub(crate) fn write(&self, folder: &Path) {
+        for name in FOLDERS {
+            fs::create_dir_all(folder.join(name)).expect("a folder");
+        }
         for (name, text) in &self.0 {
             fs::write(folder.join(name), text).expect("a file");
         }
     }
+}
+
+/// Returns an authority's certificate in each of the folders, and its empty revocation list in the second one, under the
+/// names that OpenSSL looks for (`openssl-rehash(1)`).
+fn found_by_hash(authority: &Authority) -> [(String, String); 3] {
+    let certificate = X509::from_der(authority.der()).expect("a certificate");
+    let hash = certificate.subject_name_hash();
+    let [alone, with_lists] = FOLDERS;
+    [
+        (format!("{alone}/{hash:08x}.0"), authority.pem()),
+        (format!("{with_lists}/{hash:08x}.0"), authority.pem()),
+        (format!("{with_lists}/{hash:08x}.r0"), authority.revocation_list(&[])),
+    ]
 }
 
 /// Returns a client's certificate and its key.

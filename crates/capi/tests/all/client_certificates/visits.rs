@@ -57,6 +57,8 @@ pub(crate) struct Seen {
     pub(crate) returning: Vec<Outcome>,
     /// Those of clients like it without a session, each after one of the others.
     pub(crate) new: Vec<Outcome>,
+    /// Those of the returning client afterwards, with nobody else in between.
+    pub(crate) in_a_row: Vec<Outcome>,
 }
 
 /// A server may learn from a client what it demands of the next one.
@@ -83,12 +85,13 @@ pub(crate) fn seen(
     if matches!(means, Means::RejoinAfterOthers(_)) {
         OTHERS.into_iter().for_each(|other| stage.other_visits(other));
     }
-    let mut seen = Seen { returning: Vec::new(), new: Vec::new() };
+    let session = || Some(SslSession::from_der(&session).expect("a session"));
+    let mut seen = Seen { returning: Vec::new(), new: Vec::new(), in_a_row: Vec::new() };
     for _ in 0..VISITS {
-        let session = SslSession::from_der(&session).expect("a session");
-        seen.returning.push(stage.visit(1, Some(session)));
+        seen.returning.push(stage.visit(1, session()));
         seen.new.push(stage.visit(1, None));
     }
+    seen.in_a_row.extend((0..VISITS).map(|_| stage.visit(1, session())));
     stage.end();
     Ok(seen)
 }

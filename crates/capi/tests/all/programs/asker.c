@@ -10,9 +10,11 @@
  *   host              a second context, for connections to secure.example; the words that follow mean it
  *   context=TEXT      its session-id context; _ stands for a space
  *   ca=FILE           one more authority in its store
+ *   folder=FOLDER     its store finds authorities and revocation lists there when they are first needed
  *   crl=FILE          one more revocation list in its store, all of which count from now on
  *   check             the revocation lists in its store count from now on
  *   store=FILE        the authorities for clients, in a store that is not the context's own
+ *   another=FILE      the authorities, in a store that takes the place of the context's own
  *   verify=MODE       0, 1 (a client may have no certificate) or 3
  *   judge=VERDICT     its callback accepts every certificate (1), none (0), or what OpenSSL accepts (2); - removes it
  *   depth=N purpose=N what X509_VERIFY_PARAM has for that
@@ -22,6 +24,7 @@
  *   ask=MODE          who has shown no certificate is asked after its request, by a renegotiation or RFC 8446's 4.6.2
  *   clock=SECONDS     the clock is ahead by so much
  *   fork              a child serves from now on, in the place of the one before, and obeys the rest of the line
+ *   forks             each connection has a child of its own
  *
  * The answer is the client's common name or nobody, before and after it was asked. */
 
@@ -47,7 +50,7 @@ static int tickets = 1, verdict, asked;
 static size_t turn;
 static time_t ahead;
 static pid_t child;
-static int is_child;
+static int is_child, forks;
 
 static void fail(const char *what)
 {
@@ -164,6 +167,8 @@ static int set_parameter(const char *name, const char *value)
     X509_STORE *store = SSL_CTX_get_cert_store(*target);
     if (strcmp(name, "ca") == 0)
         return SSL_CTX_load_verify_locations(*target, value, NULL);
+    if (strcmp(name, "folder") == 0)
+        return SSL_CTX_load_verify_locations(*target, NULL, value);
     if (strcmp(name, "crl") == 0)
         return X509_STORE_load_locations(store, value, NULL) && X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
     if (strcmp(name, "check") == 0)
@@ -171,6 +176,10 @@ static int set_parameter(const char *name, const char *value)
     if (strcmp(name, "store") == 0) {
         X509_STORE *other = X509_STORE_new();
         return X509_STORE_load_locations(other, value, NULL) && SSL_CTX_set0_verify_cert_store(*target, other);
+    }
+    if (strcmp(name, "another") == 0) {
+        X509_STORE *another = X509_STORE_new();
+        return SSL_CTX_set_cert_store(*target, another), X509_STORE_load_locations(another, value, NULL);
     }
     if (strcmp(name, "purpose") == 0)
         return SSL_CTX_set_purpose(*target, atoi(value));
@@ -221,6 +230,8 @@ static void obey(char *words)
             SSL_CTX_free(secure), secure = made(), target = &secure;
         else if (strcmp(word, "fork") == 0)
             fork_one(&words);
+        else if (strcmp(word, "forks") == 0)
+            forks = 1;
         else if (strcmp(word, "tickets") == 0)
             tickets = atoi(value);
         else if (set_demand(word, value) != 1)
@@ -273,6 +284,12 @@ static void answer(SSL *connection)
 static void serve(int listener)
 {
     int stream = accept(listener, NULL, NULL);
+    pid_t served = forks ? fork() : 0;
+    if (served > 0) {
+        waitpid(served, NULL, 0);
+        close(stream);
+        return;
+    }
     SSL *connection = SSL_new(context);
     if (each[0] != '\0')
         SSL_set_verify(connection, mode_of(each), SSL_CTX_get_verify_callback(context));
@@ -282,6 +299,8 @@ static void serve(int listener)
     turn += BIO_number_read(SSL_get_rbio(connection)) > 0;
     SSL_free(connection);
     close(stream);
+    if (forks)
+        exit(0);
 }
 
 int main(int count, char **words)
