@@ -9,18 +9,25 @@
 //! a session of another form for one with a wrong secret, and fail the handshake. So a session that does not have
 //! exactly this form is not resumed.
 
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate};
 
 /// Returns true if the session's client has shown a certificate. `None` if this is no session of the known form.
 pub(crate) fn shows_certificate(session: &[u8]) -> Option<bool> {
     Some(certificates(session)?.is_some())
 }
 
-/// Returns true if the session's client has shown a certificate whose time is over by now, or cannot be read.
+/// Returns true if the session's client has shown a certificate whose time is over by now, or cannot be read. The public
+/// key that a client shows without a certificate (RFC 7250) has no end.
 pub(crate) fn has_expired(session: &[u8], now_s: u64) -> bool {
     let Some(Some(chain)) = certificates(session) else { return false };
-    let end_s = first(chain).and_then(end_s);
-    end_s.is_none_or(|end_s| end_s < now_s.try_into().unwrap_or(i64::MAX))
+    let Some(shown) = first(chain) else { return true };
+    let is_over = |end_s| end_s < now_s.try_into().unwrap_or(i64::MAX);
+    end_s(shown).map_or_else(|| !is_public_key(shown), is_over)
+}
+
+/// Returns true for a public key alone, which is a `SubjectPublicKeyInfo`.
+fn is_public_key(shown: &[u8]) -> bool {
+    SubjectPublicKeyInfo::from_der(shown).is_ok_and(|(rest, _)| rest.is_empty())
 }
 
 /// Returns the last second of a certificate's time, in Unix time.
@@ -132,6 +139,20 @@ mod tests {
             assert!(has_expired(&of(unreadable), 0), "{unreadable:?}");
         }
         assert!(!has_expired(&session(b"a", b"", b"h2"), u64::MAX));
+    }
+
+    #[test]
+    fn a_public_key_without_a_certificate_has_no_end() {
+        let pair = Authority::new().issue(&["client"]);
+        let (_, certificate) = X509Certificate::from_der(&pair.der).expect("a certificate");
+        let key = certificate.public_key().raw;
+        let one = [&[0, 0, key.len() as u8], key].concat();
+        assert_eq!(shows_certificate(&session(b"a", &one, b"")), Some(true));
+        assert!(!has_expired(&session(b"a", &one, b""), u64::MAX));
+        let longer = [&[0, 0, key.len() as u8 + 1], key, &[0]].concat();
+        assert!(has_expired(&session(b"a", &longer, b""), 0));
+        let shorter = [&[0, 0, key.len() as u8 - 1], &key[..key.len() - 1]].concat();
+        assert!(has_expired(&session(b"a", &shorter, b""), 0));
     }
 
     #[test]
