@@ -22,7 +22,7 @@ use crate::source::{Fairness, Source};
 /// A session cache: by default on the heap, for any number of threads. Every operation has the
 /// session id's shard to itself, for well under a microsecond; an eviction takes several where
 /// clients of every interval and trust mix. The table of return times takes
-/// [`ReturnTimes::BYTES`] beside the shards.
+/// [`ReturnTimes::BYTES`](crate::ReturnTimes::BYTES) beside the shards.
 ///
 /// If a shard cannot be locked ([`Region::with`]), an operation answers as if its session were not
 /// there.
