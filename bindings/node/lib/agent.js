@@ -53,7 +53,7 @@ class Agent extends https.Agent {
     };
     const connection = await open(options, wishes, own, mayBeOwn);
     // So much time has passed; the request listens when it has its connection.
-    if (isLate && timeout > 0) setImmediate(() => connection.emit('timeout'));
+    if (isLate && timeout > 0 && timeout <= MOST_DEADLINE_MS) setImmediate(() => connection.emit('timeout'));
     else if (timeout > 0) connection.setTimeout(timeout);
     return connection;
   }

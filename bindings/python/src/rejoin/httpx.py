@@ -44,6 +44,8 @@ class Transport(httpx.HTTPTransport):
         **more: Any,
     ) -> None:
         super().__init__(verify=verify, http2=http2, **more)
+        # A direct connection would know nothing of what only the wishes trust.
+        may_be_late = direct and not {"trust", "identity"} & (wishes or {}).keys()
         wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
         otherwise = None
         if "trust" not in wishes:
@@ -61,7 +63,8 @@ class Transport(httpx.HTTPTransport):
                 raise ValueError(f"{otherwise} is not for the manager: leave it out, or allow direct")
             return
         # httpx has no argument for it.
-        self._pool._network_backend = _Backend(self._pool._network_backend, direct, wishes)
+        backend = self._pool._network_backend
+        self._pool._network_backend = _Backend(backend, (direct, may_be_late), wishes)
 
 
 def _trust(verify: Any) -> Trust:
@@ -75,7 +78,9 @@ def _trust(verify: Any) -> Trust:
 
 
 class _Backend(NetworkBackend):
-    def __init__(self, backend: NetworkBackend, direct: bool, wishes: Mapping[str, Any]) -> None:
+    def __init__(
+        self, backend: NetworkBackend, direct: tuple[bool, bool], wishes: Mapping[str, Any]
+    ) -> None:
         self._backend = backend
         self._direct = direct
         self._wishes = wishes
@@ -98,13 +103,13 @@ class _Stream(NetworkStream):
         self,
         dial: Callable[[], NetworkStream],
         port: int,
-        direct: bool,
+        direct: tuple[bool, bool],
         wishes: Mapping[str, Any],
     ) -> None:
         self._dial = dial
         self._stream = dial()
         self._port = port
-        self._direct = direct
+        self._direct, self._may_be_late = direct
         self._wishes = wishes
 
     def start_tls(
@@ -113,13 +118,14 @@ class _Stream(NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> NetworkStream:
-        usual = _TIMEOUT_S if self._direct else _LONGEST_S
+        usual = _TIMEOUT_S if self._may_be_late else _LONGEST_S
         wishes = {"timeout": usual if timeout is None else timeout, **self._wishes}
         tcp = self._stream.get_extra_info("socket")
         try:
             return _Tls(connect(server_hostname or "", self._port, sock=tcp, **wishes))
         except _manager.Error as error:
-            is_late = error.is_late and timeout is None and "timeout" not in self._wishes
+            is_unlimited = timeout is None and "timeout" not in self._wishes
+            is_late = self._may_be_late and error.is_late and is_unlimited
             if not (self._direct and (error.allows_direct or is_late)):
                 self._stream.close()
                 kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError

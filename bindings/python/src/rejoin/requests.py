@@ -80,13 +80,18 @@ class _Connection(urllib3.connection.HTTPSConnection):
                 raise _manager.Error("bad_request", f"{otherwise} is not for the manager", remedy)
             self.sock = self._rejoin()
         except _manager.Error as error:
-            is_late = error.is_late and self._patience() is None
+            is_late = error.is_late and self._patience() is None and self._may_be_late()
             if not (self.rejoin_direct and (error.allows_direct or is_late)):
                 raise self._translated(error) from error
             super().connect()
             return
         self.sock.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
         self.is_verified = self._trust() != "none"
+
+    def _may_be_late(self) -> bool:
+        """Whether a direct connection may follow a slow one: it would know nothing of what only the wishes
+        trust, and whoever is on the way can be slow."""
+        return self.rejoin_direct and not {"trust", "identity"} & self.rejoin_wishes.keys()
 
     def _patience(self) -> float | None:
         """The program's own timeout, in seconds."""
@@ -110,7 +115,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
             identity = (_text(self.cert_file), _text(self.key_file or self.cert_file))
         timeout = self._patience()
         if timeout is None:
-            timeout = _TIMEOUT_S if self.rejoin_direct else _LONGEST_S
+            timeout = _TIMEOUT_S if self._may_be_late() else _LONGEST_S
         wishes = {
             "alpn": ["http/1.1"],
             "trust": self._trust(),

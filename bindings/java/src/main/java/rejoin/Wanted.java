@@ -36,11 +36,13 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
    * @return null if it can
    */
   static String otherwise(String host, SSLParameters parameters, SSLParameters usual) {
+    // Zero is the JDK's own size.
+    int size = parameters.getMaximumPacketSize();
     // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
     if (!Arrays.asList(parameters.getProtocols()).contains("TLSv1.3")
         || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
         || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()
-        || parameters.getMaximumPacketSize() != usual.getMaximumPacketSize()
+        || size != 0 && size != usual.getMaximumPacketSize()
         || NEWER.stream().anyMatch(choice -> !Arrays.equals(chosen(parameters, choice), chosen(usual, choice)))) {
       return "the program chooses its own way";
     }
