@@ -163,7 +163,7 @@ pub enum Error {
 
     /// This machine's clock and Valkey's are too far apart for a key to be made.
     #[error(
-        "this machine's clock is {} s {} Valkey's: set the wrong one, because keys are made by them",
+        "this machine's clock is {} s {} Valkey's: set whichever is wrong, because ticket keys begin and end by the clock",
         ahead_s.unsigned_abs(),
         if *ahead_s < 0 { "behind" } else { "ahead of" }
     )]

@@ -17,7 +17,7 @@
 //! ([`crate::Everywhere::vouched`]). What can be seen is in the policy there, too: the same context may ask for something
 //! else tomorrow. Its authorities are not: OpenSSL adds those of a folder to the store when they are first needed, in each
 //! process by itself, and one more keeps out nobody who was let in. A program that trusts fewer makes another store, at
-//! another address, which is in the policy. Revocation lists count as the store had them when the connection began, because
+//! another address, which is in the policy (that of a store which was freed may come back: then OpenSSL alone decides). Revocation lists count as the store had them when the connection began, because
 //! they may come from a folder, too.
 //!
 //! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that

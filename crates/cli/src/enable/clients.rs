@@ -68,7 +68,7 @@ impl Whose {
         let written = folder.and_then(|()| std::fs::write(&shells, stub));
         written.with_context(|| format!("{}: cannot be written", shells.display()))?;
         print(&format!(
-            "emptied  {}, because {} reads it: take that line out, and disable once more",
+            "emptied  {}, because {} reads it: take that line out, and run this command again",
             shells.display(),
             reader.display()
         ));
