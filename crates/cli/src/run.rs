@@ -258,7 +258,8 @@ fn private_folder() -> anyhow::Result<PathBuf> {
     };
     let safe = named.into_iter().chain(usual).find_map(|folder| safe(&folder, user));
     let how = "set XDG_RUNTIME_DIR to a folder that belongs to this user and to which no other user can write";
-    let folder = safe.context(how)?.join(format!("rejoin-{user}"));
+    let missing = || format!("no folder is safe for OpenSSL's configuration: {how}");
+    let folder = safe.with_context(missing)?.join(format!("rejoin-{user}"));
     let made = DirBuilder::new().mode(0o700).create(&folder);
     if let Err(error) = made
         && error.kind() != ErrorKind::AlreadyExists
