@@ -132,6 +132,7 @@ function wishesOf(options, rejoin) {
   const bundle = options.ca === undefined ? '' : pem(options.ca);
   const identity = identityOf(options);
   if (alpn === undefined || bundle === undefined || identity === undefined) return undefined;
+  if (options.ca === undefined && !trustsAsUsual()) return undefined;
   return {
     alpn,
     min_version: VERSIONS[minVersion],
@@ -146,6 +147,19 @@ function wishesOf(options, rejoin) {
 function isUsual() {
   return tls.DEFAULT_MAX_VERSION === 'TLSv1.3' && tls.DEFAULT_ECDH_CURVE === 'auto'
     && tls.DEFAULT_CIPHERS === crypto.constants.defaultCoreCipherList;
+}
+
+let judged;
+
+/** True if the process trusts no fewer authorities than Node does: from Node 22.19 `tls.setDefaultCACertificates` may say so. */
+function trustsAsUsual() {
+  if (!tls.setDefaultCACertificates) return true;
+  const trusted = tls.getCACertificates('default');
+  if (judged?.trusted !== trusted) {
+    const all = new Set(trusted);
+    judged = { trusted, asUsual: tls.getCACertificates('bundled').every((of) => all.has(of)) };
+  }
+  return judged.asUsual;
 }
 
 function identityOf({ cert, key }) {

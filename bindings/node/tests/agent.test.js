@@ -229,6 +229,23 @@ test('what the process allows of TLS is allowed, and nothing else', { skip: NO_R
   assert.strictEqual((await get(old, { ...options, minVersion: 'TLSv1.2' })).session.version, 'TLSv1.2');
 });
 
+const NO_DEFAULT_CA = NO_REJOIN || (tls.setDefaultCACertificates ? false : 'from Node 22.19');
+
+test('who trusts fewer authorities than Node decides by itself', { skip: NO_DEFAULT_CA }, async (t) => {
+  const { ca, manager, port } = await machine(t, { options: none });
+  const strict = { rejoin: { manager, direct: false } };
+  const usual = tls.getCACertificates('default');
+  t.after(() => tls.setDefaultCACertificates(usual));
+  await assert.rejects(get(port, strict), { kind: 'certificate' });
+  tls.setDefaultCACertificates([ca.cert]);
+  await assert.rejects(get(port, strict), { kind: 'bad_request' });
+  const { body, session } = await get(port, { rejoin: { manager } });
+  assert.deepStrictEqual([String(body), session], ['hello', undefined]);
+  assert.ok((await get(port, { ca: ca.cert, ...strict })).session);
+  tls.setDefaultCACertificates([...usual, ca.cert]);
+  await assert.rejects(get(port, strict), { kind: 'certificate' });
+});
+
 test('a server may be as slow as without the manager', { skip: NO_REJOIN }, async (t) => {
   const { ca, manager, server } = await machine(t, { options: none });
   // Handshakes begin so late, whoever makes the connection.

@@ -312,7 +312,7 @@ fn retire(
 fn out_of_reach(keys: &Keys, folder: &Path) -> Vec<u32> {
     let Keys::Cache(store) = keys else { return Vec::new() };
     let name = store.name();
-    let found = status::found::with_lost(folder, name).unwrap_or_default();
+    let found = status::found::with_cache(folder, name, true).unwrap_or_default();
     for Process { id, program, .. } in &found {
         terminal::complain(&format!(
             "process {id} ({program}) uses a cache {name} that has lost its name, and may still open tickets of this key: \

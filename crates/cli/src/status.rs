@@ -14,7 +14,6 @@ use crate::terminal;
 use found::{Found, Server};
 use obstacle::Obstacle;
 use process::Process;
-use rejoin_openssl::Subject;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -89,16 +88,6 @@ pub(crate) fn examine(of: Option<&str>, is_json: bool) -> anyhow::Result<bool> {
         terminal::print_result(&parts.join("\n\n"))?;
     }
     Ok(findings.is_empty())
-}
-
-/// Returns true if a process is attached to a cache of this name.
-///
-/// # Errors
-/// Processes cannot be listed.
-pub(crate) fn has_cache(name: &str) -> anyhow::Result<bool> {
-    let found = Found::among(process::all()?, None)?;
-    let mut notes = found.servers.iter().filter_map(|server| server.notes.as_ref().ok());
-    Ok(notes.any(|notes| notes.text(Subject::Cache) == Some(name)))
 }
 
 /// Returns true if a process is in this unit of systemd.

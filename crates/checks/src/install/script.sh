@@ -109,9 +109,13 @@ EOF
 systemctl daemon-reload
 (umask 077; rejoin enable own@9001 --now) >/check/own 2>&1; say own $? "$(stat -c %a /etc/rejoin/own@9001.cnf)"
 sed -i 's/^capacity.*/capacity = 8MiB # mine/' /etc/rejoin/own@9001.cnf
+cache=$(sed -n 's/^cache *= *\([^ #]*\).*/\1/p' /etc/rejoin/own@9001.cnf)
 rejoin enable own@9001 >>/check/own 2>&1; say own-kept "$(grep -c mine /etc/rejoin/own@9001.cnf)"
 rejoin disable own@9001 >>/check/own 2>&1; say own-stub $? "$(grep -c librejoin /etc/rejoin/own@9001.cnf) $(grep -c include /etc/rejoin/own@9001.cnf)"
+rejoin share "$cache" --socket /run/own.sock >/check/own-share 2>&1 & sleep 1
 rejoin disable own@9001 --now >>/check/own 2>&1; say own-disabled $? "$(ls /etc/rejoin | grep -c own)"
+say own-shared "$(rejoin store list | grep -c "$cache")"
+kill $!; wait $!; rejoin store remove "$cache"
 rejoin enable own@9002 --now >>/check/own 2>&1; say own-again $?
 systemctl stop own@9002; rm /etc/systemd/system/own@.service; systemctl daemon-reload
 sed -i 's/^http {/http { no_such_setting;/' /etc/nginx/nginx.conf

@@ -40,6 +40,8 @@ const EXPECTED: [(&str, &str); 34] = [
     ("own-kept", "1"),
     ("own-stub", "0 0 1"),
     ("own-disabled", "0 0"),
+    // A share has the cache still.
+    ("own-shared", "1"),
     ("own-again", "0"),
     ("broken", "1 0"),
     ("mended", "0"),

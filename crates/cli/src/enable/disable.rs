@@ -103,7 +103,7 @@ fn taken_back(name: &str, now: bool, is_all: bool) -> anyhow::Result<()> {
         print(&format!("removed  {}", settings.display()));
     }
     let Some((folder, cache)) = cache else { return Ok(()) };
-    if !is_all && status::has_cache(&cache.to_string())? {
+    if !is_all && !status::found::with_cache(&folder, &cache, false)?.is_empty() {
         print(&format!(
             "kept     the cache {cache}, which is in use: `rejoin store remove {cache}` removes it"
         ));

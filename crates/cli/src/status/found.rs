@@ -99,17 +99,21 @@ fn lost(process: &Process, maps: &Maps) -> Vec<CacheName> {
     rejoin_report::distinct(lost.map(|cache| cache.name.clone()))
 }
 
-/// Returns the processes that have a cache which had this name in this folder, and has lost it.
+/// Returns the processes that have a cache which has this name in this folder, or which had it, if it `has_lost` the name.
 ///
 /// # Errors
 /// Processes cannot be listed.
-pub(crate) fn with_lost(folder: &Path, name: &CacheName) -> anyhow::Result<Vec<Process>> {
+pub(crate) fn with_cache(
+    folder: &Path,
+    name: &CacheName,
+    has_lost: bool,
+) -> anyhow::Result<Vec<Process>> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let device = process::device_of_memory()?;
     let is_it = |process: &Process| {
         let caches = process.maps(&device).map(|maps| maps.caches).unwrap_or_default();
         let mut its = caches.iter().filter(|of| of.folder == folder && of.name == *name);
-        its.any(|cache| process.has_lost(cache))
+        its.any(|cache| process.has_lost(cache) == has_lost)
     };
     Ok(process::all()?.into_iter().filter(is_it).collect())
 }
