@@ -529,6 +529,22 @@ class WithHttpx(unittest.TestCase):
             with client:
                 self.assertEqual(client.get(f"https://localhost:{PORT}/").status_code, 200)
 
+    def test_authorities_of_the_environment_are_the_only_ones(self):
+        url = f"https://localhost:{PORT}/"
+        other = os.environ["REJOIN_TEST_CERTIFICATE"]
+        for setting, named, is_trusted in (
+            ("SSL_CERT_FILE", AUTHORITY, True),
+            ("SSL_CERT_FILE", other, False),
+            ("SSL_CERT_DIR", os.path.dirname(os.__file__), False),
+        ):
+            usual = {name: value for name, value in os.environ.items() if not name.startswith("SSL_CERT_")}
+            changed = unittest.mock.patch.dict(os.environ, {**usual, setting: named}, clear=True)
+            with self.subTest(setting=setting, named=named), changed, self.client() as client:
+                if is_trusted:
+                    self.assertEqual(client.get(url).status_code, 200)
+                else:
+                    self.assertRaises(self.httpx.ConnectError, client.get, url)
+
     def test_proxies_are_httpxs_own(self):
         context = ssl.create_default_context(cafile=AUTHORITY)
         for scheme in ("http", "https"):

@@ -116,8 +116,10 @@ impl<R: Region> Shard<'_, R> {
     #[inline]
     pub(crate) fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) -> bool {
         let length = usize::from(self.slots[slot].value_length);
-        if length <= self.layout.block_bytes as usize {
-            value.resize(length).copy_from_slice(&self.block(slot)[..length]);
+        let block_bytes = self.layout.block_bytes as usize;
+        if length <= block_bytes {
+            let at = self.slots.within(slot) * block_bytes;
+            value.resize(length).copy_from_slice(&self.blocks[at..][..length]);
             return true;
         }
         let whole = self.reborrow().copy_chain(slot, value.resize(length));

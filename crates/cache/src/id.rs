@@ -40,6 +40,10 @@ impl SessionId {
         &self.bytes[..usize::from(self.length)]
     }
 
+    pub(crate) fn length(&self) -> u8 {
+        self.length
+    }
+
     pub(crate) fn padded(&self) -> &[u8; Self::LONGEST] {
         &self.bytes
     }

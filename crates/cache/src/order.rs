@@ -80,6 +80,20 @@ impl<R: Region> Order<'_, '_, R> {
         }
     }
 
+    /// Renews a slot where there is one list, and nothing is expected of a client.
+    #[inline(always)]
+    pub(crate) fn renew_unexpected(&mut self, slot: u32, seen: u32) {
+        const ONLY: usize = 0;
+        let renewed = &mut self.slots[slot];
+        renewed.seen = seen;
+        if renewed.later == NONE {
+            self.lists[ONLY].last_from = seen;
+            self.slots.expect(self.lists[ONLY].last == slot);
+        } else {
+            self.move_to_end(slot, ONLY);
+        }
+    }
+
     /// Moves a slot, which is not the last of its list, to the end.
     #[inline(always)]
     fn move_to_end(&mut self, slot: u32, index: usize) {

@@ -379,7 +379,7 @@ impl<'r, R: Region> Shard<'r, R> {
 
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<u32> {
-        let length = key.id.as_bytes().len() as u8;
+        let length = key.id.length();
         index::find(self.buckets, key.hash, |slot| {
             let slot = &self.slots[slot];
             slot.id == *key.id.padded() && slot.id_length() == length
@@ -417,7 +417,7 @@ impl<'r, R: Region> Shard<'r, R> {
         let Slot { seen, mut history, .. } = self.slots[slot];
         if self.layout.policy == Policy::Lru {
             // Nothing is predicted from a history, so that none is kept.
-            self.expect(slot, now, Expectation::UNKNOWN, history);
+            self.order().renew_unexpected(slot, now);
             return history;
         }
         let (expected, from) = (self.slots[slot].expected(), self.slots[slot].counts_from());

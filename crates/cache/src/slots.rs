@@ -64,7 +64,7 @@ impl Slot {
             history,
             value_length: new.value.len() as u16,
             class: 0,
-            id_length_and_trust: new.id.as_bytes().len() as u8,
+            id_length_and_trust: new.id.length(),
         }
     }
 

@@ -50,7 +50,7 @@ class Transport(httpx.HTTPTransport):
         otherwise = None
         if "trust" not in wishes:
             try:
-                wishes["trust"] = _trust(verify)
+                wishes["trust"] = _trust(verify, more.get("trust_env", True))
             except ValueError:
                 otherwise = "verify"
         if more.get("proxy") is not None:
@@ -67,8 +67,23 @@ class Transport(httpx.HTTPTransport):
         self._pool._network_backend = _Backend(backend, (direct, may_be_late), wishes)
 
 
-def _trust(verify: Any) -> Trust:
+# Where systems keep the authorities that the manager trusts, too.
+_SYSTEMS = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def _trust(verify: Any, of_environment: bool) -> Trust:
     """What ``verify`` trusts, as httpx reads it; a :class:`ValueError` if the manager cannot be told."""
+    if verify is True and of_environment:
+        named = os.environ.get("SSL_CERT_FILE")
+        if not named and os.environ.get("SSL_CERT_DIR"):
+            raise ValueError("authorities in a folder")
+        if named and os.path.realpath(named) not in map(os.path.realpath, _SYSTEMS):
+            verify = named
     if isinstance(verify, bool):
         return "system" if verify else "none"
     if isinstance(verify, (str, os.PathLike)) and os.path.isfile(verify):
