@@ -236,14 +236,14 @@ test('who trusts fewer authorities than Node decides by itself', { skip: NO_DEFA
   const strict = { rejoin: { manager, direct: false } };
   const usual = tls.getCACertificates('default');
   t.after(() => tls.setDefaultCACertificates(usual));
-  await assert.rejects(get(port, strict), { kind: 'certificate' });
+  assert.ok((await get(port, strict)).session);
   tls.setDefaultCACertificates([ca.cert]);
   await assert.rejects(get(port, strict), { kind: 'bad_request' });
   const { body, session } = await get(port, { rejoin: { manager } });
   assert.deepStrictEqual([String(body), session], ['hello', undefined]);
   assert.ok((await get(port, { ca: ca.cert, ...strict })).session);
   tls.setDefaultCACertificates([...usual, ca.cert]);
-  await assert.rejects(get(port, strict), { kind: 'certificate' });
+  assert.ok((await get(port, strict)).session);
 });
 
 test('a server may be as slow as without the manager', { skip: NO_REJOIN }, async (t) => {
