@@ -156,8 +156,10 @@ function trustsAsUsual() {
   if (!tls.setDefaultCACertificates) return true;
   const trusted = tls.getCACertificates('default');
   if (judged?.trusted !== trusted) {
-    const all = new Set(trusted);
-    judged = { trusted, asUsual: tls.getCACertificates('bundled').every((of) => all.has(of)) };
+    // Node may write one certificate with other line ends.
+    const text = (certificate) => certificate.replace(/\s/g, '');
+    const all = new Set(trusted.map(text));
+    judged = { trusted, asUsual: tls.getCACertificates('bundled').every((of) => all.has(text(of))) };
   }
   return judged.asUsual;
 }
