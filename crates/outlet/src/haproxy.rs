@@ -21,8 +21,8 @@ const DENIED: &str = "Permission denied";
 const REFUSES: &str = "refuses: write `stats socket … level admin` in its configuration";
 const LONGEST_ANSWER_BYTES: u64 = 64 * 1024;
 
-/// Gives HAProxy the keys for this time. `file` is the file of `tls-ticket-keys` as the configuration names it; HAProxy
-/// has read it when it started.
+/// Gives HAProxy the keys for this time. `file` is the file of `tls-ticket-keys`, as the configuration names it or relative
+/// to this process's folder; HAProxy has read it when it started.
 ///
 /// # Errors
 /// [`Error::Haproxy`], which names the remedy.
@@ -78,19 +78,24 @@ fn missing<'a>(held: &[Vec<u8>], wanted: &'a [Zeroizing<Vec<u8>>]) -> &'a [Zeroi
 /// Finds the number of the file in the answer to `show tls-keys`: `# id (file)`, and a line for each file.
 fn id_of(shown: &[u8], file: &Path) -> Result<u32, String> {
     let text = String::from_utf8_lossy(shown);
-    let row = |line: &str| {
-        let (id, rest) = line.trim().split_once(' ')?;
-        let name = rest.trim().strip_prefix('(')?.strip_suffix(')')?;
-        (Path::new(name) == file).then(|| id.parse().ok())?
+    let found = |file: &Path| {
+        let row = |line: &str| {
+            let (id, rest) = line.trim().split_once(' ')?;
+            let name = rest.trim().strip_prefix('(')?.strip_suffix(')')?;
+            (Path::new(name) == file).then(|| id.parse().ok())?
+        };
+        text.lines().find_map(row)
     };
-    text.lines().find_map(row).ok_or_else(|| {
+    // HAProxy seldom starts in our folder, so that its configuration has the whole path.
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    found(&absolute).or_else(|| found(file)).ok_or_else(|| {
         if text.contains(DENIED) {
             REFUSES.to_owned()
         } else {
             format!(
                 "has read no ticket keys from {file}: write `bind … tls-ticket-keys {file}` in its configuration, and \
                  start it after the file is there",
-                file = file.display()
+                file = absolute.display()
             )
         }
     })
@@ -159,6 +164,11 @@ mod tests {
     fn the_file_is_found_by_its_name() {
         let shown = b"# id (file)\n0 (/etc/a)\n1 (/run/keys/haproxy)\n\n";
         assert_eq!(id_of(shown, Path::new("/run/keys/haproxy")), Ok(1));
+        // HAProxy shows the path as its configuration has it; ours is relative to the folder that we were started in.
+        let here = std::env::current_dir().expect("a folder");
+        let shown_here = format!("# id (file)\n3 ({}/keys)\n", here.display());
+        assert_eq!(id_of(shown_here.as_bytes(), Path::new("keys")), Ok(3));
+        assert_eq!(id_of(b"# id (file)\n4 (keys)\n", Path::new("keys")), Ok(4));
         assert!(
             id_of(shown, Path::new("/run/keys"))
                 .is_err_and(|why| why.contains("tls-ticket-keys /run/keys"))
