@@ -79,7 +79,7 @@ impl KeyFiles {
             Format::Raw80 | Format::Raw48 => replace(&self.into, &joined(listing.bytes()))?,
             Format::Envoy => replace(&self.into, &self.envoy(&listing))?,
             Format::Kubernetes => replace(&self.into, &self.kubernetes(&listing))?,
-            Format::Json => replace(&self.into, &listing.message())?,
+            Format::Json => replace(&self.into, &listing.lasting())?,
         };
         self.written = mark;
         Ok(changed)

@@ -49,6 +49,17 @@ impl Listing {
 
     /// Returns the message of a share: see docs/share-protocol.md.
     pub(crate) fn message(&self) -> Zeroizing<Vec<u8>> {
+        let changes = self.changes_in_s.map(|in_s| format!(", \"changes_in_s\": {in_s}"));
+        self.json(&changes.unwrap_or_default())
+    }
+
+    /// Returns a share's message without the time of the next change, which is another at each look: a file of the same keys
+    /// stays as it is.
+    pub(crate) fn lasting(&self) -> Zeroizing<Vec<u8>> {
+        self.json("")
+    }
+
+    fn json(&self, end: &str) -> Zeroizing<Vec<u8>> {
         const AROUND_BYTES: usize = 128;
         let room = AROUND_BYTES + self.keys.len() * (AROUND_BYTES + self.form.bytes() * 2);
         let mut message = Secret::with_room(room);
@@ -59,11 +70,7 @@ impl Listing {
             message.add_base64(&bytes);
             message.add(format_args!("\", \"state\": \"{}\"}}", word(state)));
         }
-        message.add(format_args!("], \"ticket_lifetime_s\": {}", self.ticket_lifetime_s));
-        if let Some(changes_in_s) = self.changes_in_s {
-            message.add(format_args!(", \"changes_in_s\": {changes_in_s}"));
-        }
-        message.add("}");
+        message.add(format_args!("], \"ticket_lifetime_s\": {}{end}}}", self.ticket_lifetime_s));
         message.done()
     }
 }

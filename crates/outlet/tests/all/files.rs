@@ -133,6 +133,21 @@ fn each_server_gets_as_many_as_it_holds() {
     assert_eq!(kubernetes.len(), 10, "the tenth and all after it are left out");
 }
 
+/// A run for each look tells the server only of new keys.
+#[test]
+fn the_same_keys_are_the_same_file_at_another_time() {
+    let (folder, ring, now_s) = (Folder::new(), ring(4), NOW_S + 37 * HOUR_S);
+    for format in [Format::Json, Format::Raw80, Format::Envoy, Format::Haproxy] {
+        let into = folder.join(&format!("{format:?}"));
+        let run = |now_s| {
+            let context = Context::new("shop").expect("a context");
+            let mut files = KeyFiles::new(format, &into, context).expect("a path");
+            files.write(&ring, now_s).expect("written")
+        };
+        assert_eq!([run(now_s), run(now_s + 60)], [true, false], "{format:?}");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_written_stays_whole() {
     let folder = Folder::new();
