@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nix::unistd::User;
 use rejoin_cache::Capacity;
 use serde::{Deserialize, Deserializer, de};
 
@@ -37,7 +38,8 @@ pub struct Settings {
     pub revoked: Vec<Fingerprint>,
     /// A file of authorities that replaces the system's for programs that trust `"system"`.
     pub system_bundle: Option<PathBuf>,
-    /// The users that may connect. If empty, all users that can open the socket.
+    /// The users that may connect, which a file names or gives by number. If empty, all users that can open the socket.
+    #[serde(deserialize_with = "users")]
     pub users: Vec<u32>,
     /// The concurrent connections, at most.
     pub connections: usize,
@@ -328,6 +330,35 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     }
 }
 
+/// Reads users. The number of a name is looked up now, and once.
+fn users<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(u32),
+        Name(String),
+    }
+    struct Uid(u32);
+    impl<'de> Deserialize<'de> for Uid {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            match Written::deserialize(deserializer) {
+                Ok(Written::Number(uid)) => Ok(Self(uid)),
+                Ok(Written::Name(name)) => uid_of(&name).map(Self).map_err(de::Error::custom),
+                Err(_) => Err(de::Error::custom("write users by name, as \"alice\", or by number")),
+            }
+        }
+    }
+    Ok(Vec::<Uid>::deserialize(deserializer)?.into_iter().map(|Uid(uid)| uid).collect())
+}
+
+fn uid_of(name: &str) -> Result<u32, String> {
+    match User::from_name(name) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        Ok(None) => Err(format!("there is no user {name}: create it, or name another")),
+        Err(cause) => Err(format!("the user {name} cannot be looked up: {cause}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,6 +453,32 @@ mod tests {
             let below = Settings::parse(&format!("\n# A comment.\n{text}")).unwrap_err();
             assert_eq!(below, refused.replace("line 1: ", "line 3: "), "{text}");
         }
+    }
+
+    #[test]
+    fn users_have_names_or_numbers() {
+        let settings = Settings::parse("users = [\"root\", 1234]").unwrap();
+        assert_eq!(settings.users, [0, 1234]);
+        let refused = Settings::parse("\nusers = [\"no-such-user\"]").unwrap_err();
+        assert_eq!(refused, "line 2: there is no user no-such-user: create it, or name another");
+        for text in ["users = [-1]", "users = [true]", "users = \"root\"", "users = [\"\"]"] {
+            assert!(Settings::parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// The file that packages install has each setting in a comment.
+    #[test]
+    fn every_example_of_the_package_may_be_uncommented() {
+        let file = include_str!("../../../packaging/etc/manager.toml");
+        // Nobody has that name here.
+        let file = file.replace("alice", "root");
+        let is_setting = |line: &&str| line.starts_with('[') || line.contains(" = ");
+        let lines: Vec<_> =
+            file.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_setting).collect();
+        assert!(lines.len() > 15, "{lines:?}");
+        let settings = Settings::parse(&lines.join("\n")).unwrap();
+        assert_eq!(settings.users, [0, 1000]);
+        assert_eq!(settings.tickets, Settings::default().tickets);
     }
 
     #[test]
