@@ -179,6 +179,9 @@ async fn serve_envoy(
         let (mut look, mut told) = (every(Exporter::LOOK_EVERY), Told::default());
         loop {
             look.tick().await;
+            if let Err(lost) = source.check() {
+                break Err(lost);
+            }
             told.tell(source.look().await.err());
             let ring = source.ring().cloned().map(Arc::new);
             if ring.is_some() && rings.borrow().is_none() {
@@ -189,7 +192,7 @@ async fn serve_envoy(
     };
     tokio::select! {
         served = service.serve(listener, socket, Peers::new([])) => Ok(served?),
-        never = follow => never,
+        lost = follow => lost,
         () = terminal::interrupted() => Ok(()),
     }
 }
@@ -258,12 +261,12 @@ impl Exporter {
 
     async fn follow(mut self) -> anyhow::Result<()> {
         tokio::select! {
-            never = self.look_again_and_again() => never,
+            ended = self.look_again_and_again() => ended,
             () = terminal::interrupted() => Ok(()),
         }
     }
 
-    /// Writes the keys every second, for ever. The server is told meanwhile, for as long as that takes: a key that was revoked leaves
+    /// Writes the keys every second, until the cache is gone. The server is told meanwhile, for as long as that takes: a key that was revoked leaves
     /// the files at once, and a cluster's ring must be read.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
         let (mut look, mut told, mut is_ready) = (every(Self::LOOK_EVERY), Told::default(), false);
@@ -278,6 +281,7 @@ impl Exporter {
             };
             tokio::select! {
                 _ = look.tick() => {
+                    self.source.check()?;
                     // Keys begin and end on schedule without Valkey, too.
                     let followed = self.source.look().await;
                     let written = self.write();

@@ -20,6 +20,7 @@ pub(super) enum Source {
         opened: Option<Box<SiteKeys>>,
     },
     Cache {
+        store: Arc<Store>,
         keys: SharedKeys,
         ring: Option<KeyRing>,
     },
@@ -57,13 +58,30 @@ impl Source {
         schedule: Option<Schedule>,
     ) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(folder, name, None)?);
-        let keys = SharedKeys::open(store, schedule, None, cluster::now_s()?, complain)?;
-        Ok(Self::Cache { keys, ring: None })
+        let keys =
+            SharedKeys::open(Arc::clone(&store), schedule, None, cluster::now_s()?, complain)?;
+        Ok(Self::Cache { store, keys, ring: None })
     }
 
     /// Names a file's ring, which is made if there is none.
     pub(super) fn of_file(file: &Path, schedule: Option<Schedule>) -> Self {
         Self::File { file: RingFile::new(file, schedule), ring: None }
+    }
+
+    /// Must be called before each look of a follower, which ends if it fails: it would go on alone, and make keys that nobody
+    /// else has.
+    ///
+    /// # Errors
+    /// The cache was removed or replaced.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let Self::Cache { store, .. } = self else { return Ok(()) };
+        anyhow::ensure!(
+            store.facts().is_named,
+            "cache {} was removed or replaced; the export ends, because nobody else has its keys any more, and the server goes on \
+             with the keys it has: start it again, as its unit does",
+            store.name()
+        );
+        Ok(())
     }
 
     /// Looks for a newer ring. Makes the next key first, if it is due. The last ring stays if this fails.
@@ -89,7 +107,7 @@ impl Source {
                     _ => own.outcome?,
                 }
             }
-            Self::Cache { keys, ring } => {
+            Self::Cache { keys, ring, .. } => {
                 let newer = keys.newer(now_s);
                 keys.keep();
                 *ring = newer.or_else(|| ring.take());

@@ -112,6 +112,36 @@ fn a_cache_or_a_file_is_enough() {
     assert!(complaint(&missing).0.contains("no-such-cache"));
 }
 
+/// Others have another ring, or will make one. Nobody would learn of the keys that it went on to make.
+#[test]
+fn a_follower_ends_with_its_cache() {
+    for is_replaced in [false, true] {
+        let (shared, folder) = (Shared::with_keys("follow-lost"), Folder::new());
+        let name = shared.name.to_string();
+        let logs = Folder::new();
+        let follow = |format: &str| {
+            let words = [&name, "--format", format, "--output", &folder.file(format)];
+            let logs = Folder::below(logs.path());
+            (Exporter::run(Command::new(REJOIN), &logs, &words), logs)
+        };
+        let (mut files, _logs) = follow("json");
+        let (mut sds, _logs) = follow("envoy-sds");
+        let there = || ["json", "envoy-sds"].iter().all(|format| folder.join(format).exists());
+        wait_until("the file and the socket", there);
+        let keys = listed(&folder.join("json")).expect("a file");
+        done(&["store", "remove", &name]);
+        let _other = is_replaced.then(|| Shared::with_keys("follow-lost"));
+        for exporter in [&mut files, &mut sds] {
+            let ended = wait_for("the end", || exporter.process.ended());
+            let told = exporter.complaints();
+            assert!(!ended.success() && told.lines().count() == 1, "{told}");
+            let is_clear = |part: &&str| told.contains(*part);
+            assert!([&*name, "was removed or replaced"].iter().all(is_clear), "{told}");
+        }
+        assert_eq!(listed(&folder.join("json")).as_ref(), Some(&keys), "the server has these");
+    }
+}
+
 /// A turn lasts 200 ms. A reader finds whole files all the time, and a key that was encrypting never comes back once
 /// another has followed.
 #[test]
