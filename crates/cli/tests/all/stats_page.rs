@@ -265,6 +265,24 @@ fn a_cache_removed_and_made_anew_is_shown_as_such() {
     assert_eq!((&shown.stats()["problem"], &shown.stats()["hits"]), (&Value::Null, &0.into()));
 }
 
+/// A server that runs on with the cache that it has shares nothing with those that start.
+#[test]
+fn servers_of_a_cache_that_was_replaced_are_told_of() {
+    let cached = Cached::new();
+    let shown = cached.shown();
+    shown.wait("there", |stats| stats["removed"] == false);
+    assert!(Store::remove(&cached.folder, &cached.name).expect("removed"));
+    let anew = Cached::make(&cached.folder, &cached.name);
+    assert!(anew.insert(now_ms(), &session(1)).is_ok());
+    shown.wait("anew", |stats| stats["sessions"] == 1);
+    // Nobody is known to use the last one.
+    assert_eq!(shown.stats()["replaced_in_use"], false);
+    assert_eq!(metric(&shown.get("/metrics"), "replaced_in_use", ""), 0);
+    cached.store.record_handshake(true);
+    shown.wait("told of", |stats| stats["replaced_in_use"] == true && stats["removed"] == false);
+    assert_eq!(metric(&shown.get("/metrics"), "replaced_in_use", ""), 1);
+}
+
 #[test]
 fn it_ends_well_when_it_is_told_to() {
     let cached = Cached::new();

@@ -1,10 +1,11 @@
 //! A cache under observation. It may be removed meanwhile, and created again under its name.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rejoin_cache::Occupancy;
+use rejoin_cache::{Counters, Occupancy};
 use rejoin_serve::metrics::Meters;
 use rejoin_store::{Error, Store, now_ms};
 use serde_json::Value;
@@ -27,6 +28,19 @@ struct Seen {
     /// The reason why the new cache of the same name cannot be opened, once this one is removed.
     problem: Option<String>,
     counted: Counted,
+    /// The caches of the name before this one, for as long as servers may use them.
+    earlier: VecDeque<Earlier>,
+}
+
+/// A cache that another one has replaced. A server that has it goes on with it and counts there: that is seen without the
+/// right to look into its process.
+#[derive(Debug)]
+struct Earlier {
+    store: Store,
+    counters: Counters,
+    /// The time when it was replaced, or when something was counted there last.
+    since: Instant,
+    is_in_use: bool,
 }
 
 /// The last count of sessions by return time, when it was made, and how long it took.
@@ -49,7 +63,7 @@ impl Watched {
         let opened = Store::open(&self.folder, &name, None);
         let mut seen = self.seen();
         match opened {
-            Ok(store) => *seen = Seen::new(store),
+            Ok(store) => seen.replace(store),
             Err(Error::NotFound { .. }) => seen.problem = None,
             Err(error) => seen.problem = Some(error.to_string()),
         }
@@ -74,6 +88,7 @@ impl Source for Watched {
             self.reopen();
         }
         let mut seen = self.seen();
+        seen.earlier.retain_mut(Earlier::is_watched_on);
         let now = handshakes(&seen.store);
         seen.history.add(now);
     }
@@ -83,11 +98,16 @@ impl Source for Watched {
         let mut record = seen.reading().json();
         record["history"] = seen.history.json();
         record["problem"] = seen.problem.as_deref().into();
+        record["replaced_in_use"] = seen.is_earlier_in_use().into();
         record
     }
 
     fn metrics(&self) -> Meters {
-        self.seen().reading().metrics()
+        let mut seen = self.seen();
+        let mut meters = seen.reading().metrics();
+        let help = "1 while servers go on with an earlier cache of the name, which was removed or replaced";
+        meters.gauge("cache_replaced_in_use", help, u64::from(seen.is_earlier_in_use()));
+        meters
     }
 }
 
@@ -95,7 +115,22 @@ impl Seen {
     fn new(store: Store) -> Self {
         let history = History::after(handshakes(&store));
         let counted = Counted::of(&store);
-        Self { store, history, problem: None, counted }
+        Self { store, history, problem: None, counted, earlier: VecDeque::new() }
+    }
+
+    /// Goes on with the cache that has replaced this one, and keeps an eye on this one.
+    fn replace(&mut self, store: Store) {
+        let mut earlier = std::mem::take(&mut self.earlier);
+        let before = std::mem::replace(self, Self::new(store));
+        if earlier.len() == Earlier::MOST {
+            earlier.pop_front();
+        }
+        earlier.push_back(Earlier::new(before.store));
+        self.earlier = earlier;
+    }
+
+    fn is_earlier_in_use(&self) -> bool {
+        self.earlier.iter().any(|earlier| earlier.is_in_use)
     }
 
     fn is_removed(&self) -> bool {
@@ -108,6 +143,33 @@ impl Seen {
         }
         Reading::with(&self.store, self.counted.occupancy)
     }
+}
+
+impl Earlier {
+    /// The most caches that are watched besides the last one. Each keeps its memory.
+    const MOST: usize = 4;
+    /// The time after which one where nothing is counted is in use no longer, and is let go.
+    const STILL_FOR: Duration = Duration::from_secs(600);
+
+    fn new(store: Store) -> Self {
+        let counters = counters(&store);
+        Self { store, counters, since: Instant::now(), is_in_use: false }
+    }
+
+    /// Looks whether something was counted there since. Returns false if nothing was for long.
+    fn is_watched_on(&mut self) -> bool {
+        let now = counters(&self.store);
+        if now != self.counters {
+            (self.counters, self.since, self.is_in_use) = (now, Instant::now(), true);
+        }
+        self.since.elapsed() < Self::STILL_FOR
+    }
+}
+
+/// Returns what only servers change.
+fn counters(store: &Store) -> Counters {
+    // Sessions go when a cache is removed.
+    Counters { sessions: 0, ..store.counters() }
 }
 
 fn handshakes(store: &Store) -> Handshakes {

@@ -43,6 +43,8 @@ function showRemoval(stats) {
   if (stats.removed) {
     const problem = stats.problem ? ` There is another, which cannot be opened: ${stats.problem}.` : "";
     notice(`This cache was removed. Servers that have it go on with it; nobody new can open it.${problem}`);
+  } else if (stats.replaced_in_use) {
+    notice("This name had another cache before. Servers that have it go on with it, and share nothing with the others: restart them.");
   } else if (made_unix_s !== null && made_unix_s !== stats.created_unix_s) {
     notice("The cache was removed and made anew. What is shown is the new one.");
   } else if (made_unix_s === null || element("notice").textContent.startsWith("This")) {
