@@ -190,6 +190,11 @@ impl Asker {
         let text = error.to_string();
         let needs_password = error.code() == Some("NOAUTH");
         lost(match &self.question {
+            Question::Master(_) if needs_password && !self.login.has_password() => {
+                format!(
+                    "sentinel {address} asks for a password: set user and password_file in [sentinel]"
+                )
+            }
             _ if needs_password && !self.login.has_password() => {
                 format!("{address} asks for a password: set user and password_file")
             }

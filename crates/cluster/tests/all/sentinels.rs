@@ -74,6 +74,21 @@ async fn sentinels_need_what_the_guide_says_and_nothing_else() {
     assert!(told.contains("refuses user rejoin") && !told.contains("wrong"), "{told}");
 }
 
+/// They have users of their own: Valkey's user and password are not tried on them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_asks_for_a_password_says_where_it_belongs() {
+    let watched = Watched::start(0, &[]);
+    for sentinel in &watched.sentinels {
+        assert_eq!(say(sentinel.port, "ACL SETUSER default resetpass >secret"), "OK");
+    }
+    let login = Login::new(None, Some(Zeroizing::new("secret".to_owned())));
+    let told = refused(&Servers { login, ..through(of(&watched)) }).await;
+    assert!(
+        told.contains("asks for a password: set user and password_file in [sentinel]"),
+        "{told}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_sentinel_or_no_server_is_named_with_its_remedy() {
     let watched = Watched::start(0, &[]);
