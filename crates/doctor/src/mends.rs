@@ -47,7 +47,7 @@ const NOTHING_KEPT: Mends = Mends {
     caddy: "remove `disabled` from `session_tickets`",
     own: "OpenSSL: `SSL_CTX_set_num_tickets` above 0, and no `SSL_OP_NO_TICKET` without a cache",
     rejoin: "nginx, HAProxy, Apache: `rejoin run -- SERVER`, which brings a cache and ticket keys (docs/servers.md); Envoy and \
-             Caddy are not reached",
+             Caddy issue tickets by themselves, under keys of `rejoin share` if several are to share them (docs/keys.md)",
 };
 
 const SAME_KEYS: Mends = Mends {
@@ -58,8 +58,9 @@ const SAME_KEYS: Mends = Mends {
     envoy: "the same keys in each: `session_ticket_keys_sds_secret_config`",
     caddy: "one `storage` for all, and `\"key_source\": {\"provider\": \"distributed\"}` in `session_tickets`",
     own: "OpenSSL: one key for all by `SSL_CTX_set_tlsext_ticket_key_evp_cb`",
-    rejoin: "the processes of a machine: `rejoin run -- SERVER` (docs/servers.md); several machines: `rejoin cluster`; its keys \
-             also go into files for nginx and HAProxy (docs/cluster.md); Envoy and Caddy are not reached",
+    rejoin: "nginx, HAProxy, Apache: `rejoin run -- SERVER` for the processes of a machine (docs/servers.md), `rejoin cluster` \
+             for several machines (docs/cluster.md); Envoy, Caddy and others: ticket keys by `rejoin keys export` or `rejoin \
+             share` (docs/keys.md)",
 };
 
 const NEVER_OPEN: Mends = Mends {

@@ -81,8 +81,7 @@ fn refusal(unit: &Unit, linked: &Linked) -> Option<String> {
     if unit.root.is_none() && !unit.program.exists() {
         return Some(format!("{}, which it starts, does not exist", unit.program.display()));
     }
-    let elsewhere =
-        "`rejoin keys export` writes ticket keys for some servers without libssl (docs/cluster.md)";
+    let elsewhere = "`rejoin keys export` and `rejoin share` bring ticket keys to servers without libssl (docs/keys.md)";
     match linked {
         Linked::Other(library) if library.contains(".so.1") => {
             return Some(format!("it uses {library}, and Rejoin needs OpenSSL 3"));
