@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
+/// The way without systemd.
+const WITHOUT: &str = "start a server with `rejoin run` (docs/servers.md), programs with `rejoin run --client` (docs/clients.md)";
+
 /// Returns true if systemd runs, and not in a folder or an image alone.
 pub(super) fn is_there() -> bool {
     Path::new("/run/systemd/system").exists()
@@ -35,11 +38,14 @@ pub(super) fn output(arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new("systemctl");
     command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").env("SYSTEMD_PAGER", "");
     let done = match command.output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => anyhow::bail!(
-            "systemctl is not installed: without systemd, start the server with `rejoin run`, or see docs/servers.md"
-        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            anyhow::bail!("systemctl is not installed: without systemd, {WITHOUT}")
+        }
         done => done.context("systemctl cannot be run")?,
     };
+    // Containers often have the program alone, and what it says there is no remedy.
+    let is_in_vain = !done.status.success() && !is_there();
+    anyhow::ensure!(!is_in_vain, "systemd does not run here: {WITHOUT}");
     let told = String::from_utf8_lossy(&done.stderr);
     let told = told.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     anyhow::ensure!(done.status.success(), "systemctl {}: {told}", arguments.join(" "));

@@ -1,13 +1,15 @@
 //! The `rejoin` command as its users run it: real processes, real handshakes, on loopback.
 
 use crate::REJOIN;
-use crate::program::{complaint, has_measured, rejoin, text};
+use crate::program::{complaint, file, has_measured, rejoin, text};
 use crate::shown;
 use rejoin_store::Store;
 use rejoin_testkit::serve::{Server, scratch};
 use rejoin_testkit::site::Site;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -50,6 +52,30 @@ fn misuse_is_one_line_and_exit_code_2() {
     for (arguments, remedy) in wrong {
         let (line, code) = complaint(&rejoin(arguments));
         assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
+    }
+}
+
+/// Containers often have systemctl alone, whose own words name no remedy.
+#[test]
+fn without_systemd_enable_says_what_else_there_is() {
+    if Path::new("/run/systemd/system").exists() {
+        return eprintln!("skipped: systemd runs here");
+    }
+    let folder = scratch("without-systemd");
+    let library = file(&folder, "librejoin.so", "");
+    let [with, without] = ["with", "without"].map(|name| folder.join(name));
+    [&with, &without].iter().for_each(|folder| std::fs::create_dir(folder).expect("a folder"));
+    let stand_in =
+        "#!/bin/sh\necho 'System has not been booted with systemd as init system' >&2\nexit 1\n";
+    let systemctl = file(&with, "systemctl", stand_in);
+    std::fs::set_permissions(systemctl, Permissions::from_mode(0o755)).expect("a program");
+    for (path, why) in [(with, "systemd does not run here"), (without, "is not installed")] {
+        let mut command = Command::new(REJOIN);
+        command.args(["enable", "nginx", "--library", &library]).env("PATH", path);
+        let (line, code) = complaint(&command.output().expect("it runs"));
+        let is_clear =
+            [why, "`rejoin run`", "docs/servers.md"].iter().all(|part| line.contains(part));
+        assert!(is_clear && code == 1, "{code}: {line}");
     }
 }
 
