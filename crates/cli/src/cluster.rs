@@ -196,6 +196,13 @@ fn carry(
         News::ClocksApart(None) => {
             terminal::print(&format!("cluster {name}: the clock is right again"));
         }
+        News::WaitsForRing(true) => terminal::complain(&format!(
+            "cluster {name}: Valkey has lost the ring of ticket keys, and this machine has none: a new one begins in half a \
+             minute, if no other machine puts the last one back"
+        )),
+        News::WaitsForRing(false) => {
+            terminal::print(&format!("cluster {name}: there are ticket keys again"));
+        }
         News::Unrecorded(error) => complain_of_record(error),
         News::Unseen(error) => terminal::complain(&format!("cluster {name}: {error}")),
         News::Rekeyed(secret) => terminal::print(&format!(

@@ -130,7 +130,8 @@ fn one_ring(name: Option<&CacheName>) -> Misuse {
     })
 }
 
-const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoin cluster run";
+const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoin cluster run, or wait for half a minute if \
+                       one runs: it lets other machines put lost keys back first";
 
 /// The keys of a cache, a file or a cluster.
 enum Keys {

@@ -60,6 +60,9 @@ pub enum News<'a> {
     /// This machine's clock is so far from Valkey's, in seconds, that no key is made here and no session is removed for its
     /// age; negative if it is behind. `None`: no longer. Told when it begins and ends.
     ClocksApart(Option<i64>),
+    /// Valkey has no ring of ticket keys, although this machine has seen one, and has lost it. A new one begins in half a
+    /// minute if no machine puts it back, and there are no keys until then. `false`: no longer. Told when it begins and ends.
+    WaitsForRing(bool),
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
@@ -225,7 +228,8 @@ impl Agent {
         let mut keys = SiteKeys::new(keys, links);
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut to_adopt, mut were_apart) = (ToldOfAll::default(), None, false);
+        let (mut told, mut to_adopt) = (ToldOfAll::default(), None);
+        let (mut were_apart, mut waited) = (false, false);
         loop {
             look.tick().await;
             match key_file.renew() {
@@ -247,6 +251,10 @@ impl Agent {
             carrier.sessions.set_doubts_clock(!keys.keys().trusts_clock());
             if apart_s.is_some() != std::mem::replace(&mut were_apart, apart_s.is_some()) {
                 tell(News::ClocksApart(apart_s));
+            }
+            let waits = keys.keys().awaits_ring();
+            if waits != std::mem::replace(&mut waited, waits) {
+                tell(News::WaitsForRing(waits));
             }
             self.health.note_misses(carrier.sessions.misses());
             if !self.store.facts().is_named {

@@ -338,6 +338,12 @@ impl ClusterKeys {
         self.is_lost() && !is_over()
     }
 
+    /// Returns true if Valkey answers and has no ring, and a new one begins only after half a minute in which nobody put the
+    /// one back that this machine has seen.
+    pub(crate) fn awaits_ring(&self) -> bool {
+        self.waits_since.is_some() && self.waits_for_ring()
+    }
+
     fn is_lost(&self) -> bool {
         self.newest().is_none() && self.version() > 0
     }

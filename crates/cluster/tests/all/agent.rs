@@ -456,8 +456,15 @@ async fn a_machine_that_has_lost_the_ring_waits_for_those_that_have_it() {
         put(&valkey, &kept).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     };
-    agent.run(comes_back, |_| {}).await.expect("it works");
+    let mut told = Vec::new();
+    let tell = |news: News<'_>| {
+        if let News::WaitsForRing(waits) = news {
+            told.push(waits);
+        }
+    };
+    agent.run(comes_back, tell).await.expect("it works");
     assert_eq!(keys_of(store.ring().expect("free")), before);
+    assert_eq!(told, [true, false]);
 }
 
 /// The rules of an earlier version lack a key and some commands.
@@ -498,6 +505,7 @@ fn reason(news: &News<'_>) -> String {
         | News::Unseen(error)
         | News::HomeCut(_, error) => error.to_string(),
         News::ClocksApart(apart) => format!("{apart:?}"),
+        News::WaitsForRing(waits) => waits.to_string(),
         News::Linked(_) | News::HomeLinked(_) | News::Rekeyed(_) => String::new(),
     }
 }
