@@ -138,7 +138,7 @@ fn each_server_gets_as_many_as_it_holds() {
 fn the_same_keys_are_the_same_file_at_another_time() {
     let (folder, ring, now_s) = (Folder::new(), ring(4), NOW_S + 37 * HOUR_S);
     for format in [Format::Json, Format::Raw80, Format::Envoy, Format::Haproxy] {
-        let into = folder.join(&format!("{format:?}"));
+        let into = folder.join(format!("{format:?}"));
         let run = |now_s| {
             let context = Context::new("shop").expect("a context");
             let mut files = KeyFiles::new(format, &into, context).expect("a path");
