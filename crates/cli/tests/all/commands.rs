@@ -64,7 +64,7 @@ fn without_systemd_enable_says_what_else_there_is() {
     let folder = scratch("without-systemd");
     let library = file(&folder, "librejoin.so", "");
     let [with, without] = ["with", "without"].map(|name| folder.join(name));
-    [&with, &without].iter().for_each(|folder| std::fs::create_dir(folder).expect("a folder"));
+    [&with, &without].iter().for_each(|folder| std::fs::create_dir_all(folder).expect("a folder"));
     let stand_in =
         "#!/bin/sh\necho 'System has not been booted with systemd as init system' >&2\nexit 1\n";
     let systemctl = file(&with, "systemctl", stand_in);
