@@ -2,7 +2,7 @@
 //! measures in time is not asserted: that is `make check-cost`'s affair.
 
 use crate::REJOIN;
-use crate::program::{complaint, interrupt, objects, rejoin, start, text};
+use crate::program::{complaint, file, interrupt, objects, rejoin, scratch, start, text};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -188,6 +188,27 @@ fn programs_are_measured_with_the_manager_and_without() {
     let bytes = |row: usize, way: &str| number(&rows[row][way], "bytes");
     assert!(bytes(2, "without") > bytes(0, "without") + 13_000.0, "{rows:?}");
     assert!((bytes(2, "with") - bytes(0, "with")).abs() < 100.0, "{rows:?}");
+}
+
+/// A user whose programs are led to a manager, and to a proxy, compares with programs that are not.
+#[test]
+fn programs_are_measured_without_the_users_own_manager() {
+    let house = rejoin_testkit::manager::Managed::start("bench-client");
+    let library = |name| rejoin_testkit::shipped::library(name).display().to_string();
+    let home = scratch("bench-client-home");
+    file(&home, ".curlrc", "proxy = http://127.0.0.1:1\n");
+    let words = "bench client --json --programs 2 --round-trip-ms 0 --chain p-256 --tls 1.3";
+    let mut bench = Command::new(REJOIN);
+    bench.args(words.split(' ')).args(["--library", &library("librejoin.so")]);
+    bench.env("LD_PRELOAD", library("librejoin_preload.so")).env("HOME", &home);
+    bench.env("REJOIN_MANAGER", house.socket()).env("https_proxy", "http://127.0.0.1:1");
+    let outcome = &objects(&bench.output().expect("the program runs"))[0];
+    let row = &outcome["rows"][0];
+    assert_eq!(number(row, "resumed_percent"), 100.0, "{row}");
+    assert!(number(&row["without"], "bytes") > number(&row["with"], "bytes"), "{row}");
+    let stats = rejoin_manager::client::Manager::at(house.socket()).stats().expect("its counters");
+    assert_eq!((stats.handshakes.full, stats.handshakes.resumed), (0, 0), "{stats:?}");
+    assert_eq!((stats.directly.len(), stats.programs.len()), (0, 0), "{stats:?}");
 }
 
 /// Each cache with sessions that end and with some that do not, and nothing of Java's.

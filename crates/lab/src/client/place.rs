@@ -1,5 +1,6 @@
 //! The server, the manager and the programs.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddrV4;
 use std::process::{Child, Command, Stdio};
@@ -81,12 +82,12 @@ impl Place {
         write("ca.pem", &authority)?;
         let bundle = file("ca.pem").display().to_string();
         write("manager.toml", &format!("system_bundle = {bundle:?}\n"))?;
-        let mut serve = Command::new(&settings.rejoin);
+        let mut serve = plain(&settings.rejoin);
         serve.args(server::arguments(1, Resumption::Tickets)).args(["--tls", versions.name()]);
         serve.arg("--certificate").arg(file("server.pem")).arg("--key").arg(file("server.key"));
         let (server, line) = started(serve)?;
         let listening = serde_json::from_str(&line).map_err(|_| silent("rejoin serve"))?;
-        let mut manager = Command::new(&settings.rejoin);
+        let mut manager = plain(&settings.rejoin);
         manager.arg("manager").arg("--socket").arg(file("m.sock"));
         manager.arg("--settings").arg(file("manager.toml"));
         let (manager, _) = started(manager)?;
@@ -107,10 +108,10 @@ impl Place {
     }
 
     fn visit_at(&self, port: u16, is_with: bool) -> Result<Taken, Error> {
-        let mut program = Command::new(PROGRAM);
-        program
-            .args(["-sS", "-o", "/dev/null", "--cacert"])
-            .arg(self.scratch.path().join("ca.pem"));
+        let mut program = plain(PROGRAM);
+        // Without the user's `.curlrc`: -q counts as the first argument only.
+        program.args(["-q", "--noproxy", "*", "-sS", "-o", "/dev/null", "--cacert"]);
+        program.arg(self.scratch.path().join("ca.pem"));
         program.arg(format!("https://localhost:{port}/"));
         program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         if is_with {
@@ -177,6 +178,20 @@ fn cpu_ms(pid: u32) -> io::Result<f64> {
         ns += stat.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(ns as f64 / 1e6)
+}
+
+/// A command without what the user's own programs are led by, through another manager or a proxy: those without Rejoin
+/// would have it, too.
+fn plain(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        let bytes = name.as_encoded_bytes();
+        let is_proxy = bytes.to_ascii_lowercase().ends_with(b"_proxy");
+        if is_proxy || bytes == b"LD_PRELOAD" || bytes.starts_with(b"REJOIN_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Starts a process, and returns the first line that it prints.
