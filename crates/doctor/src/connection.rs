@@ -147,6 +147,11 @@ impl Wanted<'_> {
         };
         let had_to_ask =
             self.tickets != Tickets::None && self.await_tickets(&mut stream, round_trip);
+        // A server over TLS 1.3 refuses a client without a certificate after the client has finished (RFC 8446, section
+        // 4.4.2.4): that no ticket came says nothing of its tickets.
+        if let Some(alert) = heard::heard(|heard| heard.alert) {
+            return Err(Failure::Alert(alert));
+        }
         stream.get_mut().until = Instant::now() + self.deadline;
         // Without close_notify, some servers drop the session.
         let _ = stream.shutdown();

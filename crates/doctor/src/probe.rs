@@ -337,8 +337,7 @@ impl<'a> Probe<'a> {
             studies.push(study);
         }
         let is_mute = studies.iter().all(|study| study.full.is_empty());
-        let first = failures.into_iter().next();
-        facts.failure = first.filter(|failure| is_mute && !is_end(failure));
+        facts.failure = telling(&failures).cloned().filter(|_| is_mute);
         Place { address, facts, studies }
     }
 
@@ -551,6 +550,13 @@ const fn is_end(failure: &Failure) -> bool {
 }
 
 fn certificate(result: X509VerifyResult) -> Certificate {
+/// Returns the failure of the newest version that the server speaks, or else the first.
+fn telling(failures: &[Failure]) -> Option<&Failure> {
+    let first = failures.first().filter(|failure| !is_end(failure))?;
+    let is_spoken = |failure: &&Failure| !is_end(failure) && **failure != Failure::Version;
+    Some(failures.iter().rev().find(is_spoken).unwrap_or(first))
+}
+
     let verifies = result == X509VerifyResult::OK;
     Certificate { verifies, reason: (!verifies).then(|| result.error_string().to_owned()) }
 }

@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use openssl::ssl::{SslAcceptor, SslFiletype, SslMethod, SslVerifyMode};
+use openssl::ssl::{
+    SslAcceptor, SslAcceptorBuilder, SslFiletype, SslMethod, SslVerifyMode, SslVersion,
+};
 use rejoin_doctor::{Cause, Settings};
 
 use crate::site::{Site, examined};
@@ -55,21 +57,47 @@ fn a_server_that_speaks_something_else_gets_a_clear_line() {
 #[test]
 fn a_session_that_breaks_the_connection_is_told_from_a_broken_server() {
     let site = Site::new();
-    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("a context");
-    let pem = |name: &str| site.folder.file(name);
-    acceptor.set_certificate_chain_file(pem("cert.pem")).expect("a certificate");
-    acceptor.set_private_key_file(pem("key.pem"), SslFiletype::PEM).expect("its key");
+    let mut acceptor = acceptor(&site);
     // It asks for client certificates, and sets no session-id context.
     acceptor.set_verify_callback(SslVerifyMode::PEER, |_, _| true);
-    let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor.build()));
-    let settings = serve(move |stream| {
-        if let Ok(mut stream) = acceptor.accept(stream) {
-            let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.shutdown();
-        }
-    });
+    let settings = accept(acceptor);
     let deadline = Duration::from_secs(5);
     let found = examined(&Settings { deadline, ..settings }).expect("handshakes");
     found.assert_in_the_way(&[Cause::OfferBreaks]);
     found.assert_noted(Cause::ClientCertificate);
+}
+
+/// Over TLS 1.3, a client that has finished learns of the refusal only when it reads.
+#[test]
+fn a_server_that_demands_a_client_certificate_is_no_server_without_tickets() {
+    let site = Site::new();
+    for oldest in [SslVersion::TLS1_3, SslVersion::TLS1_2] {
+        let mut acceptor = acceptor(&site);
+        acceptor.set_min_proto_version(Some(oldest)).expect("a version");
+        acceptor.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
+        acceptor.set_session_id_context(b"test").expect("a context");
+        let settings = accept(acceptor);
+        let told = error(&Settings { deadline: Duration::from_secs(5), ..settings });
+        assert!(told.contains("alert 116 (certificate_required)"), "{told}");
+    }
+}
+
+/// An acceptor of TLS 1.2 and 1.3 with the site's certificate.
+fn acceptor(site: &Site) -> SslAcceptorBuilder {
+    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("a context");
+    let pem = |name: &str| site.folder.file(name);
+    acceptor.set_certificate_chain_file(pem("cert.pem")).expect("a certificate");
+    acceptor.set_private_key_file(pem("key.pem"), SslFiletype::PEM).expect("its key");
+    acceptor
+}
+
+/// Serves by this acceptor.
+fn accept(acceptor: SslAcceptorBuilder) -> Settings {
+    let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor.build()));
+    serve(move |stream| {
+        if let Ok(mut stream) = acceptor.accept(stream) {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.shutdown();
+        }
+    })
 }
