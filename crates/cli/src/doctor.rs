@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use rejoin_doctor::{Earlier, Host, Report, Settings, Target, Watch, examine};
+use rejoin_report::printable;
 
 use crate::arguments::Misuse;
 use crate::beside::Beside;
@@ -122,7 +123,7 @@ fn look(local: Option<&str>, is_json: bool) -> anyhow::Result<()> {
 /// Examines the server, and writes the report.
 fn examined(server: &Target, arguments: &Arguments) -> anyhow::Result<Report> {
     let page = arguments.html.as_deref().map(Beside::create).transpose()?;
-    let earlier = arguments.earlier.as_deref().map(earlier).transpose()?;
+    let earlier = arguments.earlier.as_deref().map(|path| earlier(path, server)).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     let (runtime, stopped) = (crate::runtime(1)?, Arc::clone(&stop));
     runtime.spawn(async move {
@@ -164,13 +165,18 @@ fn settings(server: &Target, arguments: &Arguments) -> Settings {
     }
 }
 
-fn earlier(path: &Path) -> anyhow::Result<Earlier> {
+/// Reads an earlier report on this server: another one's keys would always be others.
+fn earlier(path: &Path, server: &Target) -> anyhow::Result<Earlier> {
     let failed = || format!("{}: cannot be read", path.display());
     let file = File::open(path).with_context(failed)?;
     let mut text = String::new();
     file.take(REPORT_BYTES).read_to_string(&mut text).with_context(failed)?;
     let report = serde_json::from_str(&text);
-    report.with_context(|| format!("{}: no report of `rejoin doctor --json`", path.display()))
+    let report: Earlier = report
+        .with_context(|| format!("{}: no report of `rejoin doctor --json`", path.display()))?;
+    let of = printable(report.target());
+    anyhow::ensure!(report.is_on(server), "{}: a report on {of}, not on {server}", path.display());
+    Ok(report)
 }
 
 #[cfg(test)]

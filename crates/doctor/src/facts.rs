@@ -72,6 +72,8 @@ pub struct Facts {
     pub interrupted: bool,
     /// The Unix time of an earlier report with a key name that tickets have still, in seconds.
     pub same_key_since_s: Option<u64>,
+    /// The Unix time of an earlier report that names keys, none of which was seen now, in seconds.
+    pub other_key_since_s: Option<u64>,
 }
 
 /// The facts about an address.
@@ -307,6 +309,7 @@ pub struct NameFacts {
 /// The keys in an earlier report, read from its JSON.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
+    target: String,
     at_s: u64,
     addresses: Vec<EarlierAddress>,
 }
@@ -321,17 +324,33 @@ struct EarlierWay {
     key_names: Option<Vec<String>>,
 }
 
+impl Earlier {
+    /// Returns true if it is a report on this server, whose keys can be compared with.
+    pub fn is_on(&self, target: &Target) -> bool {
+        self.target == target.to_string()
+    }
+
+    /// Returns the server that it is a report on, as the report says.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+}
+
 impl Facts {
-    /// Notes whether tickets are still sealed with a key that an earlier report names.
+    /// Notes the time of an earlier report, whether tickets are still sealed with a key that it names, or none is. Where
+    /// either names no key, nothing is known.
     pub fn compare(&mut self, earlier: &Earlier) {
         let before = earlier.addresses.iter().flat_map(|address| &address.ways);
         let before: Vec<&String> =
             before.filter_map(|way| way.key_names.as_ref()).flatten().collect();
         let ways = self.addresses.iter().flat_map(|address| &address.ways);
-        let mut now = ways.filter_map(|way| way.key_names.as_ref()).flatten();
-        if earlier.at_s < self.at_s && now.any(|name| before.contains(&name)) {
-            self.same_key_since_s = Some(earlier.at_s);
+        let now: Vec<&String> = ways.filter_map(|way| way.key_names.as_ref()).flatten().collect();
+        if earlier.at_s >= self.at_s || before.is_empty() || now.is_empty() {
+            return;
         }
+        let is_same = now.iter().any(|name| before.contains(name));
+        self.same_key_since_s = is_same.then_some(earlier.at_s);
+        self.other_key_since_s = (!is_same).then_some(earlier.at_s);
     }
 
     /// Returns true if, over each version that an address speaks, all returns of one way at least resumed, and nothing was

@@ -67,6 +67,7 @@ pub fn examine(settings: &Settings, watch: Watch<'_>) -> Result<Facts, Error> {
         bound_reached: probe.bound_reached,
         interrupted,
         same_key_since_s: None,
+        other_key_since_s: None,
     })
 }
 
@@ -549,7 +550,6 @@ const fn is_end(failure: &Failure) -> bool {
     matches!(failure, Failure::Interrupted | Failure::Spent)
 }
 
-fn certificate(result: X509VerifyResult) -> Certificate {
 /// Returns the failure of the newest version that the server speaks, or else the first.
 fn telling(failures: &[Failure]) -> Option<&Failure> {
     let first = failures.first().filter(|failure| !is_end(failure))?;
@@ -557,6 +557,7 @@ fn telling(failures: &[Failure]) -> Option<&Failure> {
     Some(failures.iter().rev().find(is_spoken).unwrap_or(first))
 }
 
+fn certificate(result: X509VerifyResult) -> Certificate {
     let verifies = result == X509VerifyResult::OK;
     Certificate { verifies, reason: (!verifies).then(|| result.error_string().to_owned()) }
 }

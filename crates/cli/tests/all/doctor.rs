@@ -42,6 +42,11 @@ fn a_server_that_resumes_is_well() {
     let told = text(&again.stdout);
     assert!(again.status.success() && told.contains("the same as 0 hours ago"), "{told}");
     assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    // That of another server says nothing of this one.
+    let other = rejoin(&["doctor", "localhost:1", "--earlier", &earlier]);
+    let (line, code) = complaint(&other);
+    assert!(line.contains("a report on localhost:") && code == 2, "{code}, {line}");
+    assert!(line.contains(", not on localhost:1"), "{line}");
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn facts(addresses: Vec<AddressFacts>) -> Facts {
         bound_reached: false,
         interrupted: false,
         same_key_since_s: None,
+        other_key_since_s: None,
     }
 }
 

@@ -190,18 +190,21 @@ fn replay(replay: Replay) -> String {
 fn key(facts: &Facts) -> String {
     let mut keys = facts.addresses.iter().flat_map(|at| &at.ways).map(WayFacts::key);
     let known = keys.find(|key| *key != Key::Unknown);
-    match (facts.same_key_since_s, known) {
-        (Some(since_s), _) => {
-            let hours = facts.at_s.saturating_sub(since_s) / 3_600;
-            format!("Ticket keys: one is the same as {hours} hours ago.")
+    let hours = |since_s: u64| facts.at_s.saturating_sub(since_s) / 3_600;
+    match (facts.same_key_since_s, facts.other_key_since_s, known) {
+        (Some(since_s), ..) => {
+            format!("Ticket keys: one is the same as {} hours ago.", hours(since_s))
         }
-        (None, Some(Key::Same(for_s))) => {
+        (None, Some(since_s), _) => {
+            format!("Ticket keys: none is the same as {} hours ago.", hours(since_s))
+        }
+        (None, None, Some(Key::Same(for_s))) => {
             format!("Ticket keys: the same after {for_s} s; whether they rotate is unknown.")
         }
-        (None, Some(Key::Changed(after_s))) => {
+        (None, None, Some(Key::Changed(after_s))) => {
             format!("Ticket keys: another one after {after_s} s.")
         }
-        (None, Some(Key::Unknown) | None) => {
+        (None, None, Some(Key::Unknown) | None) => {
             "Ticket keys: whether they rotate is unknown.".to_owned()
         }
     }

@@ -102,5 +102,10 @@ fn a_key_that_an_earlier_report_names_is_not_rotated() {
     site.stop();
     site.nginx(BOTH, "127.0.0.1");
     let restarted = site.examine();
-    compared(&restarted.0.facts, &days_before(&first.0, 8)).assert_in_the_way(&[]);
+    let found = compared(&restarted.0.facts, &days_before(&first.0, 8));
+    found.assert_in_the_way(&[]);
+    let told = "Ticket keys: none is the same as 192 hours ago.";
+    assert!(found.0.text().contains(told), "{}", found.0.text());
+    let json = serde_json::to_value(&found.0).expect("JSON");
+    assert_eq!(json["other_key_since_s"], first.0.facts.at_s - 8 * 86_400);
 }
