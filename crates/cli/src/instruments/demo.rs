@@ -96,7 +96,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let rows = outcome.rows.iter().map(Row::figures);
         terminal::print(&rejoin_report::table(&Row::TEXT, Row::HEAD, rows));
         outcome.notes().iter().for_each(|note| terminal::print(note));
-        terminal::print(&format!("charts: {}", page.display()));
+        if !outcome.rows.is_empty() {
+            terminal::print(&format!("charts: {}", page.display()));
+        }
     }
     progress::whole(&outcome.ended, "interrupted", "servers")
 }

@@ -1,9 +1,10 @@
 //! `rejoin demo`, in a test program of its own: it measures, and shares the machine with nobody.
 
 use crate::REJOIN;
-use crate::program::objects;
+use crate::program::{complaint, objects, start, text};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -59,6 +60,26 @@ fn several_servers_resume_each_others_tickets_under_shared_keys() {
         assert_eq!(row["client_resumed"], row["server_resumed"], "{row}");
         assert_eq!(row["client_full"], row["server_full"], "{row}");
     }
+}
+
+/// A server whose measurement never begins is not waited for.
+#[test]
+fn a_demonstration_that_nobody_comes_to_ends() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo-nobody");
+    let mut demo = Command::new(REJOIN);
+    demo.args(["demo", "--devices", "1", "--folder"]).arg(folder);
+    let mut child = start(&mut demo);
+    let until = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < until && child.try_wait().expect("our own child").is_none() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let is_over = child.try_wait().expect("our own child").is_some();
+    let _ = child.kill();
+    assert!(is_over, "it still runs");
+    let output = child.wait_with_output().expect("an end");
+    let (line, code) = complaint(&output);
+    assert!(line.contains("no device connected in the measured time") && code == 2, "{line}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
 }
 
 const TLS: [&str; 2] = ["1.2", "1.3"];

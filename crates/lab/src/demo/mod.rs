@@ -20,7 +20,7 @@ use crate::Error;
 use crate::experiment::{Attempt, Step, Turns, crossed};
 use crate::fleet::{self, Liars, Recorder, Routing, Source, Trust, Watched};
 use crate::scratch::Scratch;
-use crate::server::{Launch, Pair, Servers};
+use crate::server::{Launch, Pair, Reading, Servers};
 pub use outcome::{Outcome, Row};
 use page::Shown;
 
@@ -174,6 +174,25 @@ impl Site {
     }
 }
 
+/// Returns the reading at the beginning of the measurement, and the fleet's report.
+///
+/// # Errors
+/// Arrivals of the warm-up only: the measurement, which `before` waits for, never begins.
+async fn measured(
+    before: impl Future<Output = Result<Reading, Error>>,
+    played: impl Future<Output = Result<fleet::Report, Error>>,
+    progress: &watch::Sender<fleet::Progress>,
+) -> Result<(Reading, fleet::Report), Error> {
+    let (mut before, mut played) = (pin!(before), pin!(played));
+    tokio::select! {
+        before = &mut before => Ok((before?, played.await?)),
+        report = &mut played => match report? {
+            _ if !progress.borrow().measuring => Err(Error::Settings(fleet::NOBODY)),
+            report => Ok((before.await?, report)),
+        },
+    }
+}
+
 /// The state that all cells share.
 struct Arena<'a> {
     settings: &'a Settings,
@@ -240,8 +259,8 @@ impl<'a> Arena<'a> {
             servers.meter().await
         };
         let played = fleet::run(&fleet_settings, &progress, std::future::pending());
-        let (before, report) = tokio::join!(before, played);
-        let (report, before, after) = (report?, before?, servers.meter().await?);
+        let (before, report) = measured(before, played, &progress).await?;
+        let after = servers.meter().await?;
         attempt.seen = report.conditions.worse(servers.conditions());
         let summary = servers.stop().await?;
         let liars = report.liars_after_first_of_run;

@@ -169,6 +169,9 @@ impl<C: fmt::Display> fmt::Display for Watched<C> {
 }
 
 /// The paper's mean request, Table II.
+/// The words for a run whose arrivals are all of the warm-up.
+pub const NOBODY: &str = "no device connected in the measured time: give more --devices, a longer --duration or another --warm-up";
+
 const REQUEST_BYTES: usize = 773;
 /// Connections at once; beyond, arrivals wait.
 const MOST_CONNECTIONS: usize = 4_000;
