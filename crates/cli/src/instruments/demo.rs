@@ -4,7 +4,7 @@ pub(crate) mod apps;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rejoin_cache::Prediction;
 use rejoin_lab::demo::{self, Row, Settings};
 use rejoin_lab::fleet::Liars;
@@ -21,7 +21,7 @@ use crate::units::{Time, above_zero};
 The demonstration runs real servers and real handshakes over loopback, for a minute and a half. It
 writes its charts to demo.html in --folder. A server with which the machine does not keep up is
 measured once more, at half the speed. Exits with 3 if that does not do; the rows concerned have a
-mark (*).
+mark (*). Exits with 1 if more than 2 % of a server's connections fail.
 Examples:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json
   rejoin demo --client")]
@@ -100,7 +100,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             terminal::print(&format!("charts: {}", page.display()));
         }
     }
-    progress::whole(&outcome.ended, "interrupted", "servers")
+    match outcome.failure() {
+        Some(failure) if outcome.ended.complete => Err(anyhow!(failure)),
+        _ => progress::whole(&outcome.ended, "interrupted", "servers"),
+    }
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

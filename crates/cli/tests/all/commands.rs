@@ -7,8 +7,8 @@ use rejoin_store::Store;
 use rejoin_testkit::serve::{Server, scratch};
 use rejoin_testkit::site::Site;
 use std::fs::Permissions;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -213,7 +213,7 @@ fn hostile_clients_lose_their_own_connection_only() {
         assert_eq!(report["failed"], serde_json::json!({}), "{stack}");
         let still_open = silent.iter_mut().all(|stream| {
             stream.set_nonblocking(true).expect("a socket");
-            matches!(stream.read(&mut [0]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+            matches!(stream.read(&mut [0]), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
         });
         assert!(still_open, "{stack}: a silent client is given its ten seconds");
         drop(silent);
@@ -234,6 +234,7 @@ fn an_interrupted_fleet_reports_what_it_saw() {
         .args(["fleet", &server.target, "--insecure", "--json", "--devices", "2000"])
         .args(["--warm-up", "1", "--duration", "100000"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
     thread::sleep(Duration::from_secs(2));
@@ -242,12 +243,55 @@ fn an_interrupted_fleet_reports_what_it_saw() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["complete"], false);
     assert!(report["all"]["full"].as_u64() > Some(0), "{report}");
+    assert_eq!(complaint(&output), ("rejoin: interrupted\n".to_owned(), 1));
+}
+
+/// A way to a server on which each fourth connection ends before its handshake.
+fn broken_way(server: &Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let (here, to) = (listener.local_addr().expect("an address"), server.listening.clone());
+    thread::spawn(move || {
+        let clients = listener.incoming().map_while(Result::ok).enumerate();
+        for (_, client) in clients.filter(|(number, _)| number % 4 != 3) {
+            let Ok(server) = TcpStream::connect(&to) else { return };
+            let again = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+            for (mut from, mut to) in [(again(&client), again(&server)), (server, client)] {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    here.to_string()
+}
+
+/// Its figures are those of the connections that were left.
+#[test]
+fn a_fleet_whose_connections_fail_is_no_success() {
+    let server = Server::start(&[]);
+    let words = "--insecure --json --devices 300 --speedup 120 --warm-up 60 --duration 120";
+    let way = broken_way(&server);
+    let output = rejoin(&[&["fleet", &way][..], &words.split(' ').collect::<Vec<_>>()].concat());
+    let (line, code) = complaint(&output);
+    assert!(line.contains(" % of the connections failed, most of them: ") && code == 1, "{line}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["all"]["full"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_fleet_that_measured_nobody_says_so() {
+    let server = Server::start(&[]);
+    let words = "--insecure --devices 1 --speedup 600 --warm-up 1 --duration 1";
+    let words = words.split(' ').collect::<Vec<_>>();
+    let (line, code) = complaint(&rejoin(&[&["fleet", &server.target][..], &words].concat()));
+    assert!(line.contains("no device connected in the measured time") && code == 2, "{line}");
 }
 
 /// Told to stop, a fleet stops, though the server accepts connections and never answers.
 #[test]
 fn a_fleet_behind_its_time_can_be_interrupted() {
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let target = silent.local_addr().expect("an address").to_string();
     let mut child = Command::new(REJOIN)
         .args(["fleet", &target, "--insecure", "--devices", "20000", "--speedup", "200"])

@@ -283,7 +283,8 @@ impl<'a> Arena<'a> {
             client_full: report.all.full,
             server_full: summary.full,
             handshake_p50_us: if resumed_any { report.resumed_us } else { report.full_us }.p50,
-            failed: report.failed.values().sum(),
+            failed: report.failures(),
+            failed_mostly: report.failed_mostly().map(ToOwned::to_owned),
             conditions: attempt.seen,
         })
     }

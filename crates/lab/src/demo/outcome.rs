@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::fleet::{failed_percent, failure};
 use crate::{Conditions, Ended, conditions};
 
 /// The result of a demonstration.
@@ -19,6 +20,15 @@ impl Outcome {
     pub fn notes(&self) -> Vec<String> {
         notes(&self.rows)
     }
+
+    /// Returns what is wrong with the row in which most connections failed, if they are so many that its figures are wrong.
+    pub fn failure(&self) -> Option<String> {
+        let percent = |row: &&Row| failed_percent(row.failed, row.handshakes());
+        let worst = self.rows.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)))?;
+        let why = worst.failed_mostly.as_deref();
+        let why = failure(worst.failed, worst.handshakes(), why)?;
+        Some(format!("TLS {} {}: {why}", worst.tls, worst.resumption))
+    }
 }
 
 /// The mark of rows at half the speed.
@@ -34,7 +44,13 @@ pub(super) fn notes(rows: &[Row]) -> Vec<String> {
     });
     let doubt = |row: &Row| row.conditions.doubt(format!("TLS {} {}", row.tls, row.resumption));
     let doubts: Vec<String> = rows.iter().filter_map(doubt).collect();
-    slowed.into_iter().chain(conditions::notes(&doubts)).collect()
+    let failed = |row: &Row| {
+        let Row { tls, resumption, failed, failed_mostly, .. } = row;
+        let why = failed_mostly.as_deref()?;
+        Some(format!("TLS {tls} {resumption}: {failed} connections failed, most of them: {why}"))
+    };
+    let failed = rows.iter().filter_map(failed);
+    slowed.into_iter().chain(failed).chain(conditions::notes(&doubts)).collect()
 }
 
 /// One server's result.
@@ -77,6 +93,8 @@ pub struct Row {
     pub handshake_p50_us: u64,
     /// Connections that failed.
     pub failed: u64,
+    /// The reason of most of them.
+    pub failed_mostly: Option<String>,
     /// The conditions under which all this was measured.
     #[serde(flatten)]
     pub conditions: Conditions,
@@ -95,6 +113,10 @@ impl Row {
     ];
     /// The places of those that are text.
     pub const TEXT: [usize; 3] = [0, 1, 6];
+
+    fn handshakes(&self) -> u64 {
+        self.client_full + self.client_resumed
+    }
 
     /// Returns its name with its marks, which [`notes`] explains.
     pub(super) fn marked(&self) -> String {

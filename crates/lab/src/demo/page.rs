@@ -95,7 +95,8 @@ impl Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Conditions;
+    use crate::demo::Outcome;
+    use crate::{Conditions, Ended};
 
     fn row(tls: &'static str, resumption: &'static str, hit: f64, cpu_us: f64) -> Row {
         Row {
@@ -115,6 +116,7 @@ mod tests {
             server_full: 0,
             handshake_p50_us: 0,
             failed: 0,
+            failed_mostly: None,
             speed_up: 75.0,
             slowed: false,
             conditions: Conditions::default(),
@@ -134,6 +136,24 @@ mod tests {
         assert!(page.contains(">48 *</text>") && page.contains(">13</text>"), "{page}");
         let notes = "incomplete\">* TLS 1.3 predictive: 31 % of the connections began late</p>";
         assert!(page.contains(notes) && page.contains("½ Measured at half the speed"), "{page}");
+    }
+
+    #[test]
+    fn connections_that_failed_are_told() {
+        let mut rows = [row("1.3", "lru", 13.2, 261.0), row("1.3", "tickets", 99.0, 256.0)];
+        rows[1].client_resumed = 980;
+        (rows[1].failed, rows[1].failed_mostly) = (20, Some("timed out".to_owned()));
+        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        let note = "TLS 1.3 tickets: 20 connections failed, most of them: timed out";
+        assert!(page.contains(&format!("incomplete\">{note}</p>")), "{page}");
+        let outcome =
+            |rows: &[Row]| Outcome { ended: Ended::complete(rows.len()), rows: rows.to_vec() };
+        assert_eq!(outcome(&rows).notes(), [note]);
+        assert_eq!(outcome(&rows).failure(), None);
+        rows[1].failed = 40;
+        let why = "TLS 1.3 tickets: 4 % of the connections failed, most of them: timed out";
+        assert_eq!(outcome(&rows).failure().as_deref(), Some(why));
+        assert_eq!(outcome(&[]).failure(), None);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(crate) use device::{Device, Server};
 use rejoin_serve::Versions;
 pub use report::{EarlyData, Handshakes, Latency, Report};
 use report::{Kind, Tally, Visit};
+pub(crate) use report::{failed_percent, failure};
 
 /// Where arrivals come from.
 #[derive(Debug, Clone)]
@@ -168,10 +169,10 @@ impl<C: fmt::Display> fmt::Display for Watched<C> {
     }
 }
 
-/// The paper's mean request, Table II.
 /// The words for a run whose arrivals are all of the warm-up.
 pub const NOBODY: &str = "no device connected in the measured time: give more --devices, a longer --duration or another --warm-up";
 
+/// The paper's mean request, Table II.
 const REQUEST_BYTES: usize = 773;
 /// Connections at once; beyond, arrivals wait.
 const MOST_CONNECTIONS: usize = 4_000;

@@ -128,10 +128,45 @@ impl Report {
         notes(self.conditions.doubt("fleet").as_slice())
     }
 
+    /// Connections that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// Returns the reason for which most of them failed.
+    pub fn failed_mostly(&self) -> Option<&str> {
+        self.failed.iter().max_by_key(|(_, count)| **count).map(|(why, _)| why.as_str())
+    }
+
+    /// Returns what failed if so many connections did that the figures are wrong.
+    pub fn failure(&self) -> Option<String> {
+        let why = self.failed_mostly();
+        if self.all.total() == 0 {
+            return why.map(|why| format!("no connection was answered: {why}"));
+        }
+        failure(self.failures(), self.all.total(), why)
+    }
+
     /// Percent resumed after the first connection of each run, of devices that do not lie.
     pub fn hit_after_first_of_run(&self) -> f64 {
         self.after_first_of_run.hit_rate()
     }
+}
+
+/// A connection that fails is in no figure, and takes its device's session away: rates are wrong by as much, at most.
+const MOST_FAILED_PERCENT: f64 = 2.0;
+
+/// Returns the percentage that failed of all connections, of which so many others were answered.
+pub(crate) fn failed_percent(failed: u64, answered: u64) -> f64 {
+    percent(failed, failed + answered)
+}
+
+/// Returns how many connections failed, and the reason of most, if they are too many.
+pub(crate) fn failure(failed: u64, answered: u64, why: Option<&str>) -> Option<String> {
+    let percent = failed_percent(failed, answered);
+    let why = why.unwrap_or("no reason is known");
+    (percent > MOST_FAILED_PERCENT)
+        .then(|| format!("{percent:.0} % of the connections failed, most of them: {why}"))
 }
 
 /// Counts as connections end, in any thread.
