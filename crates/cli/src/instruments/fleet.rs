@@ -19,6 +19,8 @@ use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Devices ask for / and need an answer of HTTP/1.1 or 1.0 with status 200. The server closes the
+connection after it; with --send-early-data it says its length, and need not close.
 Times are in the population's time, which runs faster than real time by the factor of --speedup.
 Exits with 1 if more than 2 % of the connections fail, or after Ctrl-C, which shows the figures so
 far; with 3 if the machine did not keep up: a note (*) names the figures concerned.

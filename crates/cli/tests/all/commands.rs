@@ -288,6 +288,54 @@ fn a_fleet_that_measured_nobody_says_so() {
     assert!(line.contains("no device connected in the measured time") && code == 2, "{line}");
 }
 
+/// As OpenSSL's own server answers, and some proxies.
+#[test]
+fn a_fleet_takes_answers_of_http_1_0() {
+    let server = Server::start(&[]);
+    let port = rejoin_testkit::port::reserve();
+    let mut answering = Command::new("openssl")
+        .args(["s_server", "-www", "-quiet", "-accept", &format!("127.0.0.1:{port}")])
+        .args(["-cert", &server.certificate, "-key", &server.key])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("openssl is installed");
+    rejoin_testkit::process::wait_until("openssl", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    let target = format!("127.0.0.1:{port}");
+    let words = "--insecure --json --devices 60 --speedup 60 --warm-up 60 --duration 240";
+    let output = rejoin(&[&["fleet", &target][..], &words.split(' ').collect::<Vec<_>>()].concat());
+    let _ = answering.kill();
+    let _ = answering.wait();
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(has_measured(&output), "{}", text(&output.stderr));
+    assert_eq!(report["failed"], serde_json::json!({}), "{report}");
+    assert!(report["all"]["full"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_fleet_tells_what_was_answered_instead() {
+    let server = Server::start(&["--stack", "openssl"]);
+    let trace = scratch("fleet-answer").join("arrivals.trace");
+    let record = trace.to_str().expect("UTF-8");
+    fleet(&server, &["--devices", "200", "--write-trace", record]);
+    let mut site = Site::new("fleet-answer");
+    site.configure("");
+    let nginx = NGINX.replace("return 200 x", "return 404 x");
+    site.write("nginx.conf", &nginx);
+    let configuration = site.shown("nginx.conf");
+    site.start("nginx", &["-c", &configuration]).expect("installed");
+    let target = site.address().to_string();
+    let short = ["--speedup", "120", "--warm-up", "60", "--duration", "120", "--json"];
+    let fleet = ["fleet", &target, "--insecure", "--trace", record];
+    for more in [&[][..], &["--send-early-data"]] {
+        let (line, code) = complaint(&rejoin(&[&fleet[..], &short, more].concat()));
+        let why = "no connection was answered: the answer is not HTTP 200: HTTP/1.1 404 Not Found";
+        assert!(line.contains(why) && code == 1, "{code}, {line}");
+    }
+}
+
 /// Told to stop, a fleet stops, though the server accepts connections and never answers.
 #[test]
 fn a_fleet_behind_its_time_can_be_interrupted() {

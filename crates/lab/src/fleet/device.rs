@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{SslContextBuilder, SslMethod, SslSessionRef, SslVerifyMode, SslVersion};
 use openssl::x509::store::X509StoreBuilder;
 use rejoin_openssl::{Client, ClientSession, is_early_data_accepted};
+use rejoin_report::printable;
 use rejoin_serve::Versions;
 use rejoin_trace::{Event, SpeedUp};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_openssl::SslStream;
@@ -48,6 +49,9 @@ type Stream = SslStream<TcpStream>;
 /// The time that a server has to give the next session after its answer, and that between two looks.
 const SESSION_PATIENCE: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(2);
+/// The most bytes of an answer that are kept, and those read at a time: thousands of devices share one memory.
+const STATUS_BYTES: usize = 128;
+const READ_BYTES: usize = 2_048;
 /// The return time that a liar claims, in milliseconds of the population's time.
 const LIE_MS: u32 = 1_000;
 
@@ -175,30 +179,44 @@ async fn write_early(stream: &mut Stream, request: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads an answer up to the end of the connection.
-async fn read_to_end(stream: &mut Stream) -> io::Result<()> {
-    let mut answer = Vec::with_capacity(2_048);
-    stream.read_to_end(&mut answer).await?;
-    match answer.starts_with(b"HTTP/1.1 200") {
-        true => Ok(()),
-        false => Err(io::Error::other("the answer is not HTTP 200")),
+/// Reads an answer up to the end of the connection, and keeps its first bytes only: the server decides how long it is.
+async fn read_to_end(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut first = Vec::with_capacity(STATUS_BYTES);
+    let mut part = [0; READ_BYTES];
+    loop {
+        let read = stream.read(&mut part).await?;
+        if read == 0 {
+            return check_status(&first);
+        }
+        let kept = read.min(STATUS_BYTES - first.len());
+        first.extend_from_slice(&part[..kept]);
     }
+}
+
+/// Returns an error that has the status line, unless an answer that begins so has HTTP's status 200.
+fn check_status(answer: &[u8]) -> io::Result<()> {
+    let line = answer.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let is_http = words.next().is_some_and(|version| version.starts_with(b"HTTP/1."));
+    if is_http && words.next() == Some(b"200") {
+        return Ok(());
+    }
+    let line = &line[..line.len().min(STATUS_BYTES)];
+    let told = match line.is_empty() {
+        true => "the connection ended without an answer".to_owned(),
+        false => format!(
+            "the answer is not HTTP 200: {}",
+            printable(&String::from_utf8_lossy(line)).trim_end()
+        ),
+    };
+    Err(io::Error::other(told))
 }
 
 /// Reads an answer, and waits for the session that comes with it or after it. A server that answers early data and then
 /// closes gives none.
 async fn read_answer_and_session(stream: &mut Stream) -> io::Result<()> {
     let before = session_id(stream);
-    let mut answer = Vec::with_capacity(2_048);
-    loop {
-        let all = rejoin_serve::response_bytes(&answer)?;
-        if all.is_some_and(|all| answer.len() >= all) {
-            break;
-        }
-        if stream.read_buf(&mut answer).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
+    read_answer(stream).await?;
     let is_tls13 = stream.ssl().version2() == Some(SslVersion::TLS1_3);
     let began = Instant::now();
     // A read returns when data comes, and not when a session does.
@@ -208,7 +226,81 @@ async fn read_answer_and_session(stream: &mut Stream) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads an answer that says its length, of which the head is kept until it is whole.
+async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut head = Vec::with_capacity(READ_BYTES);
+    let all = loop {
+        if head.contains(&b'\n') {
+            check_status(&head)?;
+        }
+        if let Some(all) = rejoin_serve::response_bytes(&head)? {
+            break all;
+        }
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let mut missing = all.saturating_sub(head.len());
+    let mut part = [0; READ_BYTES];
+    while missing > 0 {
+        let most = missing.min(READ_BYTES);
+        match stream.read(&mut part[..most]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => missing -= read,
+        }
+    }
+    Ok(())
+}
+
 /// The id of a connection's session, which OpenSSL makes from its ticket over TLS 1.3.
 fn session_id(stream: &Stream) -> Vec<u8> {
     stream.ssl().session().map_or_else(Vec::new, |session| session.id().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(answer: &[u8]) -> String {
+        check_status(answer).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn answers_of_http_1_are_told_from_others() {
+        for good in [&b"HTTP/1.1 200 OK\r\n\r\nx"[..], b"HTTP/1.0 200 ok\r\n", b"HTTP/1.1 200\r\n"]
+        {
+            assert_eq!(told(good), "");
+        }
+        let bad = b"HTTP/1.1 404 Not \x1b[2JFound\r\nServer: x\r\n";
+        assert_eq!(told(bad), "the answer is not HTTP 200: HTTP/1.1 404 Not \u{fffd}[2JFound");
+        for odd in
+            [&b"HTTP/1.1 2000 OK\r\n"[..], b"HTTP/2 200\r\n", b"220 mail ESMTP\r\n", &[0xff; 400]]
+        {
+            let told = told(odd);
+            assert!(told.starts_with("the answer is not HTTP 200: ") && told.len() < 500, "{told}");
+        }
+        assert_eq!(told(b""), "the connection ended without an answer");
+    }
+
+    /// A server that never ends its answer costs time, and no memory.
+    #[test]
+    fn long_answers_are_read_and_not_kept() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n";
+        let answer = [&head[..], &[b'.'; 70_000]].concat();
+        let read = |answer: &[u8], to_end| {
+            let mut left = answer;
+            let done = runtime.block_on(async {
+                if to_end { read_to_end(&mut left).await } else { read_answer(&mut left).await }
+            });
+            done.map(|()| left.len()).map_err(|error| error.kind())
+        };
+        for to_end in [true, false] {
+            assert_eq!(read(&answer, to_end), Ok(0), "{to_end}");
+        }
+        let longer = [&answer[..], b"the next answer"].concat();
+        assert!(read(&longer, false).is_ok());
+        let cut = read(&answer[..60_000], false);
+        assert_eq!(cut, Err(io::ErrorKind::UnexpectedEof));
+    }
 }
