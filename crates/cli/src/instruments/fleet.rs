@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use rejoin_lab::fleet::{self, EarlyData, Handshakes, Latency, Liars, Report, Settings};
@@ -9,13 +10,19 @@ use rejoin_lab::fleet::{Routing, Source, Trust};
 use rejoin_serve::Versions;
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
 use serde_json::json;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::arguments::{Misuse, TLS, one_of};
 use crate::instruments::Doubted;
 use crate::instruments::progress::{self, KEPT_UP};
 use crate::terminal;
 use crate::units::{Time, above_zero};
+
+/// The most addresses of a host that are tried, and the time for each.
+const MOST_ADDRESSES: usize = 8;
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -157,12 +164,26 @@ pub(super) async fn resolved(server: &str) -> anyhow::Result<(String, SocketAddr
     let (host, _) = server
         .rsplit_once(':')
         .ok_or_else(|| Misuse(format!("{server}: no port; write HOST:PORT")))?;
-    let found = tokio::net::lookup_host(server).await;
-    let address = found
-        .ok()
-        .and_then(|mut all| all.next())
+    let found = tokio::net::lookup_host(server).await.ok();
+    let all: Vec<SocketAddr> = found.into_iter().flatten().take(MOST_ADDRESSES).collect();
+    let address = accepting(&all)
+        .await
         .ok_or_else(|| Misuse(format!("{server}: no such host or port; write HOST:PORT")))?;
     Ok((host.trim_matches(['[', ']']).to_owned(), address))
+}
+
+/// Returns the first address that accepts a connection, as programs find a server that listens at one of several, such as
+/// `::1` and 127.0.0.1. If none does, the first, whose error tells why.
+async fn accepting(all: &[SocketAddr]) -> Option<SocketAddr> {
+    if let [_, _, ..] = all {
+        for address in all {
+            let tried = timeout(ADDRESS_PATIENCE, TcpStream::connect(address)).await;
+            if tried.is_ok_and(|connected| connected.is_ok()) {
+                return Some(*address);
+            }
+        }
+    }
+    all.first().copied()
 }
 
 pub(super) fn trust(ca: Option<&Path>, insecure: bool) -> Result<Trust, rejoin_lab::Error> {
@@ -208,5 +229,25 @@ fn print(json: bool, report: &Report) {
     report.notes().iter().for_each(|note| terminal::print(note));
     if !report.complete {
         terminal::print("interrupted: these are the figures so far");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_first_address_that_listens_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let open = listener.local_addr().expect("an address");
+        let gone = TcpListener::bind("127.0.0.2:0").and_then(|gone| gone.local_addr());
+        let closed = gone.expect("an address");
+        let taken =
+            |all: &[SocketAddr]| crate::runtime(1).expect("a runtime").block_on(accepting(all));
+        assert_eq!(taken(&[closed, open]), Some(open));
+        assert_eq!(taken(&[closed, closed]), Some(closed));
+        assert_eq!((taken(&[closed]), taken(&[])), (Some(closed), None));
     }
 }
