@@ -63,7 +63,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER", alias = "directory", default_value = "target/rejoin")]
     folder: PathBuf,
     /// Compare client programs that share sessions with programs that do not: paper 004, Table I
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = [
+        "devices", "capacity_share", "speedup", "warm_up", "duration", "tls", "resumption", "one_server", "prediction",
+        "liars_percent",
+    ])]
     client: bool,
     /// Client programs, with --client
     #[arg(long, value_name = "N", default_value_t = 60, requires = "client")]

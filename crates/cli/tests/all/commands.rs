@@ -32,7 +32,7 @@ fn misuse_is_one_line_and_exit_code_2() {
     let folder = scratch("misuse");
     let trace = folder.join("cut.trace");
     std::fs::write(&trace, b"not a trace").expect("a file");
-    let wrong: [(&[&str], &str); 15] = [
+    let wrong: [(&[&str], &str); 17] = [
         (&["serve", "--frobnicate"], "--frobnicate"),
         (&["serve", "--capacity-sessions", "0"], "at least 1"),
         (&["serve", "--capacity", "100"], "give at least"),
@@ -48,6 +48,8 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["fleet", "127.0.0.1:1", "--devices", "0"], "devices is 0"),
         (&["fleet", "127.0.0.1:1", "--intervals", "60:0"], "weight"),
         (&["demo", "--capacity-share", "-1"], "0.6"),
+        (&["demo", "--client", "--tls", "1.3"], "--tls"),
+        (&["demo", "--client", "--devices", "60"], "--devices"),
     ];
     for (arguments, remedy) in wrong {
         let (line, code) = complaint(&rejoin(arguments));
