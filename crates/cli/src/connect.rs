@@ -9,8 +9,8 @@ use std::thread;
 use anyhow::Context;
 use rejoin_manager::client::{Error, Manager, Stream};
 use rejoin_manager::protocol::{
-    Base64, Certificate, Connect, Connected, EARLY_DATA_BYTES, EarlyData, Fingerprint, Host, Label,
-    MOST_DEADLINE_MS, Protocol, Trust, Why,
+    Base64, Certificate, Connect, Connected, EARLY_DATA_BYTES, EarlyData, ErrorKind as Kind,
+    Fingerprint, Host, Label, MOST_DEADLINE_MS, Problem, Protocol, Trust, Why,
 };
 use serde_json::json;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -108,13 +108,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let stream = match manager.connect(&wanted(arguments)?) {
         Ok(stream) => stream,
         Err(Error::Malformed(why)) => return Err(Misuse(why.to_string()).into()),
+        Err(Error::Refused(problem)) => return Err(Error::Refused(mended(problem)).into()),
         Err(error) => return Err(error.into()),
     };
     let session = stream.session();
     if arguments.json {
         let _ = writeln!(io::stderr().lock(), "{}", json!(session));
     } else {
-        describe(session, arguments.verbose);
+        describe(session, arguments);
     }
     carry(stream, arguments.half_close)
 }
@@ -138,16 +139,36 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Connect> {
     Ok(wanted)
 }
 
+/// Returns a problem with a remedy that this command has, where the manager's is one of its protocol.
+fn mended(problem: Problem) -> Problem {
+    let remedy = match problem.kind {
+        Kind::Timeout => "try again, or allow more time with --deadline",
+        Kind::CertificateUnknownIssuer => "trust the authority with --ca",
+        Kind::CertificatePinMismatch => "give --pin of a certificate that the server has now",
+        Kind::NoCommonAlpn => "give --alpn with a protocol that the server speaks",
+        Kind::ClientCertificateRequired | Kind::ClientCertificateInvalid => {
+            "`rejoin connect` presents no certificate"
+        }
+        _ => return problem,
+    };
+    Problem { remedy: remedy.to_owned(), ..problem }
+}
+
 fn trust(arguments: &Arguments) -> anyhow::Result<Trust> {
     Ok(match &arguments.ca {
-        Some(path) => Trust::Bundle(
-            String::from_utf8(read(path)?)
-                .with_context(|| format!("{}: not a PEM file", path.display()))?,
-        ),
+        Some(path) => Trust::Bundle(bundle(path)?),
         None if !arguments.pin.is_empty() => Trust::Pins(arguments.pin.clone()),
         None if arguments.insecure => Trust::None,
         None => Trust::System,
     })
+}
+
+/// Reads certificates in PEM. What they are worth is the manager's to say.
+fn bundle(path: &Path) -> anyhow::Result<String> {
+    let pem = String::from_utf8(read(path)?).ok();
+    let has_any = |text: &String| text.contains("-----BEGIN CERTIFICATE-----");
+    let missing = || Misuse(format!("{}: no certificate in it", path.display()));
+    Ok(pem.filter(has_any).ok_or_else(missing)?)
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -183,9 +204,9 @@ fn carry(mut stream: Stream, half_closes: bool) -> anyhow::Result<()> {
     }
 }
 
-fn describe(session: &Connected, verbose: bool) {
-    terminal::complain(&line(session));
-    if !verbose {
+fn describe(session: &Connected, arguments: &Arguments) {
+    terminal::complain(&line(session, arguments.early_data.is_some()));
+    if !arguments.verbose {
         return;
     }
     terminal::complain(&format!("why: {}", why(session)));
@@ -194,7 +215,7 @@ fn describe(session: &Connected, verbose: bool) {
     }
 }
 
-fn line(session: &Connected) -> String {
+fn line(session: &Connected, has_early_data: bool) -> String {
     let Connected { version, cipher, peer, .. } = session;
     let kind = if session.resumed { "resumed" } else { "full handshake" };
     let mut parts = vec![kind.to_owned(), version.clone(), cipher.clone()];
@@ -203,6 +224,9 @@ fn line(session: &Connected) -> String {
     match session.early_data {
         EarlyData::Accepted => parts.push("0-RTT accepted".to_owned()),
         EarlyData::Rejected => parts.push("0-RTT rejected".to_owned()),
+        EarlyData::NotOffered if has_early_data => {
+            parts.push("0-RTT data not sent: no session allows it".to_owned());
+        }
         EarlyData::NotOffered | EarlyData::Sent => {}
     }
     format!("{} with {peer}", parts.join(", "))

@@ -113,7 +113,11 @@ fn trust_is_as_the_program_says() {
     let pin = digest.trim().rsplit('=').next().expect("a digest").replace(':', "");
     house.session(&server, &["--pin", &pin]);
     let zeros = "0".repeat(64);
-    for (arguments, word) in [(["--ca", &other], "UnknownIssuer"), (["--pin", &zeros], "pin")] {
+    for (arguments, word) in [
+        (["--ca", &other], "UnknownIssuer"),
+        (["--ca", &other], "--ca"),
+        (["--pin", &zeros], "pin"),
+    ] {
         let output = house.connect(&[&[&server.target[..]], &arguments[..]].concat(), "");
         let (line, code) = complaint(&output);
         assert!(line.contains(word) && code == 1, "{line}");
@@ -160,13 +164,17 @@ fn server_of_nobody() -> String {
 #[test]
 fn misuse_and_failure_are_one_line_each() {
     let mut house = House::new("misuse");
-    let misused: [(&[&str], &str); 6] = [
+    let script = scratch("connect").join("odd.py");
+    std::fs::write(&script, "import socket\n").expect("a file");
+    let script = script.to_str().expect("UTF-8");
+    let misused: [(&[&str], &str); 7] = [
         (&["localhost"], "HOST:PORT"),
         (&["localhost:0"], "65535"),
         (&["a b:443"], "host"),
         (&["localhost:443", "--pin", "12"], "64 hexadecimal"),
         (&["localhost:443", "--deadline-ms", "0"], "120000"),
         (&["localhost:443", "--label", "\u{e9}"], "ASCII"),
+        (&["localhost:443", "--ca", script], "odd.py: no certificate in it"),
     ];
     for (arguments, remedy) in misused {
         let (line, code) = complaint(&house.connect(arguments, ""));
@@ -186,7 +194,7 @@ fn a_manager_that_hangs_is_given_up() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let target = silent.local_addr().expect("a port").to_string();
     let (line, code) = complaint(&house.connect(&[&target, "--deadline", "4s"], ""));
-    assert!(line.contains("allow more time") && code == 1, "{line}");
+    assert!(line.contains("allow more time with --deadline") && code == 1, "{line}");
     let manager = house.0.child.as_ref().expect("it runs");
     manager.signal(Signal::STOP);
     // Waiting for as long as that would be no test that ends.
@@ -256,6 +264,35 @@ fn early_data_goes_with_the_first_flight_when_a_session_allows_it() {
     let said = text(&server.wait_with_output().expect("an end").stdout);
     assert_eq!(answers, ["not_offered", "accepted"]);
     assert_eq!(said.matches("said early").count(), 1, "{said}");
+}
+
+#[test]
+fn early_data_that_was_not_sent_is_told() {
+    let house = House::new("unsent");
+    let server = house.serve(&["--tls", "1.3"]);
+    let early = scratch("connect").join("unsent");
+    std::fs::write(&early, "said early").expect("a file");
+    let early = early.display().to_string();
+    let line = |more: &[&str]| {
+        text(&house.connect(&[&[&server.target[..]], more].concat(), REQUEST).stderr)
+    };
+    let told = "0-RTT data not sent: no session allows it";
+    let [with, without] = [line(&["--early-data", &early]), line(&[])];
+    assert!(with.contains(told) && with.lines().count() == 1, "{with}");
+    assert!(!without.contains("0-RTT"), "{without}");
+}
+
+#[test]
+fn a_remedy_is_one_that_the_command_has() {
+    let house = House::new("remedy");
+    let (certificate, key) = house.0.certify(&["localhost"]);
+    let port = reserve();
+    let mut server = s_server(port, &certificate, &key, &["-Verify", "1", "-tls1_2"]);
+    let output = house.connect(&[&format!("localhost:{port}")], "");
+    let _ = server.kill();
+    let _ = server.wait();
+    let (line, code) = complaint(&output);
+    assert!(line.contains("`rejoin connect` presents no certificate") && code == 1, "{line}");
 }
 
 /// OpenSSL's own server, which listens.
