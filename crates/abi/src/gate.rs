@@ -3,6 +3,10 @@
 //! A child has the forking thread alone. A lock that another thread held, or a value that another thread was about to
 //! make, stays as it is in the child for ever. So a thread [passes](pass) the gate while it holds or makes one, and
 //! fork(2) waits, through `pthread_atfork`(3), until nobody is inside. Both wait a second at most.
+//!
+//! The handlers of `pthread_atfork` run in the reverse order of their registration. One that takes a lock, which a thread
+//! takes inside, must run after the gate's: else the thread waits for the fork, and the fork for the thread. So whoever
+//! brings such handlers registers them, and then calls [`enclose`].
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,18 +30,22 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static FORKING: AtomicUsize = AtomicUsize::new(0);
 /// True once the handlers of fork(2) are registered.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-/// True once a fork has waited in vain: something that entered does not leave, such as a function that `longjmp`
-/// ended.
-static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+/// The number of threads that a fork has awaited in vain, and that have not left since: something that entered may never
+/// leave, such as a function that `longjmp` ended. Later forks wait for them, too, but not so long.
+static STUCK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// The number of passages of this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// The number of times that a handler has begun this thread's fork.
+    static BEGUN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The steps of a wait, and the longest one.
+/// The steps of a wait, the longest one, and the longest one for those that are stuck.
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: usize = 1_000;
+const STEPS_FOR_STUCK: usize = 100;
+const _: () = assert!(STEPS_FOR_STUCK < STEPS);
 
 /// A thread's stay inside, which ends when it is dropped.
 #[derive(Debug)]
@@ -46,10 +54,8 @@ pub struct Passage(PhantomData<*const ()>);
 /// Enters. A thread that is inside may enter again.
 pub fn pass() -> Passage {
     if !IS_WATCHED.load(Ordering::Acquire) {
-        // Threads that come at the same time all register, because none may go on before. The handlers come in pairs.
-        // SAFETY: the handlers are static, and this library is never unloaded.
-        unsafe { pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
-        IS_WATCHED.store(true, Ordering::Release);
+        // Threads that come at the same time all register, because none may go on before.
+        enclose();
     }
     let depth = DEPTH.get();
     if depth == 0 {
@@ -59,12 +65,20 @@ pub fn pass() -> Passage {
     Passage(PhantomData)
 }
 
+/// Has fork(2) wait at the gate before it runs the handlers that were registered until now. The gate's own may be
+/// registered many times.
+pub fn enclose() {
+    // SAFETY: the handlers are static, and this library is never unloaded.
+    unsafe { pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
+    IS_WATCHED.store(true, Ordering::Release);
+}
+
 impl Drop for Passage {
     fn drop(&mut self) {
         let depth = DEPTH.get().saturating_sub(1);
         DEPTH.set(depth);
         if depth == 0 {
-            INSIDE.fetch_sub(1, Ordering::SeqCst);
+            leave();
         }
     }
 }
@@ -83,7 +97,7 @@ pub fn outside<T>(what: impl FnOnce() -> T) -> T {
     }
     let _back = Back(DEPTH.replace(0));
     if _back.0 > 0 {
-        INSIDE.fetch_sub(1, Ordering::SeqCst);
+        leave();
     }
     what()
 }
@@ -100,31 +114,48 @@ fn enter() {
     INSIDE.fetch_add(1, Ordering::SeqCst);
 }
 
+fn leave() {
+    let others = INSIDE.fetch_sub(1, Ordering::SeqCst).saturating_sub(1);
+    if STUCK.load(Ordering::Relaxed) > others {
+        STUCK.fetch_min(others, Ordering::Relaxed);
+    }
+}
+
 fn own() -> usize {
     usize::from(DEPTH.get() > 0)
 }
 
 unsafe extern "C" fn before() {
     FORKING.fetch_add(1, Ordering::SeqCst);
-    if IS_GIVEN_UP.load(Ordering::Relaxed) {
+    let begun = BEGUN.get();
+    BEGUN.set(begun + 1);
+    if begun > 0 {
+        // The handlers that ran between may keep others from leaving.
         return;
     }
-    for _ in 0..STEPS {
-        if INSIDE.load(Ordering::SeqCst) <= own() {
+    let others = || INSIDE.load(Ordering::SeqCst).saturating_sub(own());
+    for step in 0..STEPS {
+        let others = others();
+        let stuck = STUCK.fetch_min(others, Ordering::Relaxed);
+        if others == 0 || others <= stuck && step >= STEPS_FOR_STUCK {
             return;
         }
         std::thread::sleep(STEP);
     }
-    IS_GIVEN_UP.store(true, Ordering::Relaxed);
+    // This fork alone is given up: it goes on, as it would without the gate.
+    STUCK.store(others(), Ordering::Relaxed);
 }
 
 unsafe extern "C" fn after_in_parent() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
+    BEGUN.set(BEGUN.get().saturating_sub(1));
 }
 
 unsafe extern "C" fn after_in_child() {
     FORKING.store(0, Ordering::SeqCst);
     INSIDE.store(own(), Ordering::SeqCst);
+    STUCK.store(0, Ordering::Relaxed);
+    BEGUN.set(0);
 }
 
 /// Returns the value of a cell, and makes it inside the gate if necessary.
@@ -186,5 +217,34 @@ mod tests {
         });
         assert_eq!(DEPTH.get(), 2);
         assert!(INSIDE.load(Ordering::SeqCst) > 0);
+    }
+
+    /// Stays inside for a time, and notes when it leaves.
+    fn stays(ms: u64, has_left: &AtomicBool) {
+        let _inside = pass();
+        std::thread::sleep(Duration::from_millis(ms));
+        has_left.store(true, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_fork_that_waited_in_vain_is_given_up_alone() {
+        let fork = || {
+            // SAFETY: the handlers of one fork, of this thread.
+            unsafe { before() };
+            // SAFETY: the same.
+            unsafe { after_in_parent() };
+        };
+        let (one, other) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let long = scope.spawn(|| stays(2_500, &one));
+            std::thread::sleep(Duration::from_millis(200));
+            fork();
+            assert!(!one.load(Ordering::SeqCst), "it waits a second at most");
+            long.join().expect("it leaves");
+            scope.spawn(|| stays(500, &other));
+            std::thread::sleep(Duration::from_millis(200));
+            fork();
+            assert!(other.load(Ordering::SeqCst), "later forks wait");
+        });
     }
 }

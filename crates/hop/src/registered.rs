@@ -6,11 +6,11 @@
 //! descriptors, where such things are nearly always made: the work is the same for each connection, however many there
 //! are.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use libc::c_int;
-use rejoin_abi::{Registered, RegisteredOf};
+use rejoin_abi::{Registered, RegisteredOf, report};
 
 /// The number of descriptors that are looked at.
 const LOWEST: RawFd = 64;
@@ -80,7 +80,7 @@ pub(crate) fn renew(socket: BorrowedFd<'_>, known: Option<&Registered>) {
     let Some(known) = known else { return };
     if let Err(why) = control(known, libc::EPOLL_CTL_ADD, socket) {
         // Without this line nobody would know why the program waits for ever.
-        let _ = writeln!(io::stderr(), "rejoin: cannot register a socket anew: {why}");
+        report(&format!("cannot register a socket anew: {why}"));
     }
 }
 

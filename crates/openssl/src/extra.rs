@@ -66,7 +66,8 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
     /// [`put`](Self::put) does so, too, without `made`. Returns false if OpenSSL is out of memory.
     pub fn register(&'static self, made: Option<ExData>) -> bool {
         *self.is_told.get_or_init(|| {
-            self.table.survives_forks();
+            watch_forks();
+            TABLES.write().unwrap_or_else(PoisonError::into_inner).push(&self.table);
             let own = std::ptr::from_ref(self).cast_mut().cast();
             ffi::new_index(P::CLASS, made, Some(free::<P, T>), own) >= 0
         })
@@ -212,18 +213,20 @@ impl Table {
     fn shard(&self, hash: u64) -> &Shard {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
+}
 
-    /// Has fork(2) wait until no thread is inside the table: a child would find it locked, or half changed, for ever.
-    fn survives_forks(&'static self) {
-        static WATCHED: Once = Once::new();
-        WATCHED.call_once(|| {
-            // SAFETY: the functions live as long as the program, because this library is never unloaded.
-            unsafe {
-                libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork));
-            }
-        });
-        TABLES.write().unwrap_or_else(PoisonError::into_inner).push(self);
-    }
+/// Has fork(2) wait until no thread is inside a table of an [`Extra`]: a child would find it locked, or half changed, for
+/// ever. The first value that is put does so, too. The handlers of `pthread_atfork`(3) run in the reverse order of their
+/// registration, so whoever uses an `Extra` under a lock that fork(2) waits for, too, calls this first, and registers the
+/// handlers of that lock afterwards.
+pub fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the functions live as long as the program, because this library is never unloaded.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork));
+        }
+    });
 }
 
 /// The tables that are in use.

@@ -63,7 +63,7 @@ pub use board::{
 pub use client::{Client, ClientSession, is_early_data_accepted};
 pub use connection::{hint, history, no_hint};
 pub use everywhere::Everywhere;
-pub use extra::Extra;
+pub use extra::{Extra, watch_forks};
 pub use filled_cache::{FilledCache, SessionCopy};
 pub use internal_cache::InternalCache;
 pub use memory::{Memory, count_memory};

@@ -1,7 +1,6 @@
 //! Clients whose connections go through the manager: the functions of libssl that `librejoin.so` replaces, and the
 //! functions of GnuTLS that `librejoin_gnutls.so` replaces.
 
-use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use libc::c_void;
@@ -15,8 +14,6 @@ use crate::rejoin::{LIBREJOIN, LIBREJOIN_GNUTLS, Library};
 /// One of Rejoin's libraries, which replaces functions of a TLS library.
 struct Adapter {
     library: &'static Library,
-    /// The name of its function that returns the hooks.
-    gives: &'static CStr,
     /// The number of the first function.
     first: usize,
     /// The digest of the table that this library was built with.
@@ -31,7 +28,6 @@ struct Adapter {
 static ADAPTERS: [Adapter; 2] = [
     Adapter {
         library: &LIBREJOIN,
-        gives: c"rejoin_client_hooks",
         first: 1,
         digest: Hooks::digest_of(&LIBSSL),
         is_for_others: false,
@@ -40,7 +36,6 @@ static ADAPTERS: [Adapter; 2] = [
     },
     Adapter {
         library: &LIBREJOIN_GNUTLS,
-        gives: c"rejoin_gnutls_hooks",
         first: 1 + OPENSSL,
         digest: Hooks::digest_of(&GNUTLS),
         is_for_others: true,
@@ -133,13 +128,7 @@ impl Adapter {
             return self.hooks.get().copied().flatten();
         }
         *get_or_make(&self.hooks, || {
-            let found = self.library.function(self.gives)?;
-            // SAFETY: the function of this name has this type in every version.
-            let give = unsafe {
-                std::mem::transmute::<*mut c_void, extern "C" fn() -> *const Hooks>(found)
-            };
-            // SAFETY: the structure is a static of the library, and begins with its digest in every version.
-            let hooks = unsafe { give().as_ref() }?;
+            let hooks = self.library.hooks()?;
             if hooks.digest != self.digest {
                 self.library.is_other();
                 return None;

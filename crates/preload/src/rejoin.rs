@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{RTLD_LOCAL, RTLD_NODELETE, RTLD_NOLOAD, RTLD_NOW, c_int, c_void};
 
+use rejoin_abi::Hooks;
 use rejoin_abi::gate::{self, get_or_make};
 
 use crate::complain;
@@ -27,6 +28,8 @@ pub(crate) unsafe fn attach(context: *mut c_void) {
         return;
     }
     let find = || {
+        // Its handlers of fork(2) must be registered before it is called inside the gate.
+        LIBREJOIN.hooks()?;
         let found = LIBREJOIN.function(c"rejoin_attach_process")?;
         // SAFETY: the function of this name has this type in every version.
         Some(unsafe { std::mem::transmute::<*mut c_void, AttachProcess>(found) })
@@ -41,15 +44,25 @@ pub(crate) unsafe fn attach(context: *mut c_void) {
 }
 
 /// `librejoin.so`.
-pub(crate) static LIBREJOIN: Library =
-    Library { name: "librejoin.so", is_needed: true, open: OnceLock::new() };
+pub(crate) static LIBREJOIN: Library = Library {
+    name: "librejoin.so",
+    gives: c"rejoin_client_hooks",
+    is_needed: true,
+    open: OnceLock::new(),
+};
 /// `librejoin_gnutls.so`, which is in the same folder, or missing.
-pub(crate) static LIBREJOIN_GNUTLS: Library =
-    Library { name: "librejoin_gnutls.so", is_needed: false, open: OnceLock::new() };
+pub(crate) static LIBREJOIN_GNUTLS: Library = Library {
+    name: "librejoin_gnutls.so",
+    gives: c"rejoin_gnutls_hooks",
+    is_needed: false,
+    open: OnceLock::new(),
+};
 
 /// One of Rejoin's libraries.
 pub(crate) struct Library {
     name: &'static str,
+    /// The name of its function that returns the hooks.
+    gives: &'static CStr,
     is_needed: bool,
     open: OnceLock<Option<Open>>,
 }
@@ -72,6 +85,19 @@ impl Library {
             self.is_other();
         }
         (!found.is_null()).then_some(found)
+    }
+
+    /// Returns the library's hooks, of whatever version.
+    pub(crate) fn hooks(&self) -> Option<&'static Hooks> {
+        let found = self.function(self.gives)?;
+        // SAFETY: the function of this name has this type in every version.
+        let give =
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> *const Hooks>(found) };
+        // SAFETY: the structure is a static of the library, and begins with its digest in every version.
+        let hooks = unsafe { give().as_ref() };
+        // The library has registered its own handlers of fork(2), and is called inside the gate.
+        gate::enclose();
+        hooks
     }
 
     /// Reports that the library is of another version than this one.

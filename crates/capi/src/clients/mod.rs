@@ -13,9 +13,22 @@ mod ffi;
 mod hooks;
 mod judge;
 mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Once;
+
+use rejoin_abi::gate;
+use rejoin_openssl::watch_forks;
 
 /// Returns the hooks to `librejoin_preload.so` of the same version. No header declares it.
 #[unsafe(no_mangle)]
 extern "C" fn rejoin_client_hooks() -> *const rejoin_abi::Hooks {
+    static IS_WATCHED: Once = Once::new();
+    // Values of SSLs are put and found inside the gate, so that fork(2) must wait at the gate first.
+    IS_WATCHED.call_once(|| {
+        watch_forks();
+        gate::enclose();
+    });
     &raw const hooks::HOOKS
 }
