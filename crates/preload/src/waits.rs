@@ -11,19 +11,34 @@ use rejoin_abi::undisturbed;
 use crate::libc_calls::{concerned, real};
 
 /// Waits by `real`, which is passed the longest wait (`None`: without end) and returns 0 at its end.
-fn in_turns(longest: Option<Duration>, mut real: impl FnMut(Option<Duration>) -> c_int) -> c_int {
+fn in_turns(longest: Option<Duration>, real: impl FnMut(Option<Duration>) -> c_int) -> c_int {
+    in_turns_until(longest, end_of_patience, real)
+}
+
+/// Takes back the connections whose patience has ended. Returns the time until the next end, if there is one.
+fn end_of_patience() -> Option<Duration> {
+    let mut next: Option<Duration> = None;
+    for hooks in concerned(|hooks| hooks.waiting) {
+        undisturbed(|| {
+            let ms = u64::try_from((hooks.overdue)()).ok().map(Duration::from_millis);
+            next = next.into_iter().chain(ms).min();
+        });
+    }
+    next
+}
+
+/// The same with turns that end as `end` says.
+fn in_turns_until(
+    longest: Option<Duration>,
+    mut end: impl FnMut() -> Option<Duration>,
+    mut real: impl FnMut(Option<Duration>) -> c_int,
+) -> c_int {
     // The time is asked only if there is a reason to.
     let mut until = None;
     loop {
-        let mut next: Option<Duration> = None;
-        for hooks in concerned(|hooks| hooks.waiting) {
-            undisturbed(|| {
-                let ms = u64::try_from((hooks.overdue)()).ok().map(Duration::from_millis);
-                next = next.into_iter().chain(ms).min();
-            });
-        }
-        let Some(next) = next else { return real(left(longest, until)) };
-        until = until.or_else(|| Some(Instant::now() + longest?));
+        let Some(next) = end() else { return real(left(longest, until)) };
+        // An end that no clock can show is none.
+        until = until.or_else(|| Instant::now().checked_add(longest?));
         let left = left(longest, until);
         // A millisecond more: an end that is not reached yet would be asked for again at once.
         let turn = next + Duration::from_millis(1);
@@ -54,19 +69,51 @@ fn ms(wait: Option<Duration>) -> c_int {
     wait.map_or(-1, |wait| c_int::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(c_int::MAX))
 }
 
-/// Returns the wait of a time. `None`: it is null, or the function will refuse it.
+/// Returns the wait of a time, which is null for a wait without end. `None`: the function refuses the time.
 ///
 /// # Safety
 /// The pointer is null or valid.
-unsafe fn of_time(time: *const timespec) -> Option<Duration> {
+unsafe fn of_time(time: *const timespec) -> Option<Wait> {
     // SAFETY: the caller vouches for the pointer.
-    let time = unsafe { time.as_ref() }?;
-    let rest = u32::try_from(time.tv_nsec).ok()?;
-    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, rest))
+    let Some(time) = (unsafe { time.as_ref() }) else { return Some(Wait::WithoutEnd) };
+    let rest = u32::try_from(time.tv_nsec).ok().filter(|rest| *rest < 1_000_000_000)?;
+    Some(Wait::AtMost(Duration::new(u64::try_from(time.tv_sec).ok()?, rest)))
+}
+
+/// The same for the time of `select`, which may have more than a second of microseconds.
+///
+/// # Safety
+/// The pointer is null or valid.
+unsafe fn of_value(value: *const timeval) -> Option<Wait> {
+    // SAFETY: the caller vouches for the pointer.
+    let Some(value) = (unsafe { value.as_ref() }) else { return Some(Wait::WithoutEnd) };
+    let whole = Duration::from_secs(u64::try_from(value.tv_sec).ok()?);
+    let rest = Duration::from_micros(u64::try_from(value.tv_usec).ok()?);
+    Some(Wait::AtMost(whole.saturating_add(rest)))
+}
+
+/// The longest wait that a program asks for by a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    WithoutEnd,
+    AtMost(Duration),
+}
+
+impl Wait {
+    fn longest(self) -> Option<Duration> {
+        match self {
+            Self::WithoutEnd => None,
+            Self::AtMost(longest) => Some(longest),
+        }
+    }
+}
+
+fn seconds(wait: Duration) -> libc::time_t {
+    libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX)
 }
 
 fn time(wait: Duration) -> timespec {
-    timespec { tv_sec: wait.as_secs() as libc::time_t, tv_nsec: wait.subsec_nanos().into() }
+    timespec { tv_sec: seconds(wait), tv_nsec: wait.subsec_nanos().into() }
 }
 
 /// Calls `wait` with a pointer to a time, or with null.
@@ -75,9 +122,11 @@ fn with_time(turn: Option<Duration>, wait: impl FnOnce(*const timespec) -> c_int
     wait(turn.as_ref().map_or(std::ptr::null(), |turn| &raw const *turn))
 }
 
-/// Returns true if no socket is waiting, so that a call goes on as the program made it.
-fn is_quiet() -> bool {
-    concerned(|hooks| hooks.waiting).next().is_none()
+/// Returns the longest wait of a call that waits in turns. `None`: the call goes on as the program made it, because no
+/// socket is waiting, or because the function refuses the time.
+fn in_need(wait: impl FnOnce() -> Option<Wait>) -> Option<Option<Duration>> {
+    concerned(|hooks| hooks.waiting).next()?;
+    wait().map(Wait::longest)
 }
 
 #[unsafe(no_mangle)]
@@ -111,12 +160,11 @@ pub(crate) unsafe extern "C" fn ppoll(
     type Poll =
         unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
     let real = real!(c"ppoll", Poll);
-    if is_quiet() {
+    // SAFETY: the program's time is null or valid.
+    let Some(longest) = in_need(|| unsafe { of_time(timeout) }) else {
         // SAFETY: the program's own call, with its arguments.
         return unsafe { real(list, count, timeout, mask) };
-    }
-    // SAFETY: the program's time is null or valid.
-    let longest = unsafe { of_time(timeout) };
+    };
     in_turns(longest, |turn| {
         // SAFETY: the program's own call, with a time that is valid or null.
         with_time(turn, |time| unsafe { real(list, count, time, mask) })
@@ -139,12 +187,11 @@ pub(crate) unsafe extern "C" fn __ppoll_chk(
         size_t,
     ) -> c_int;
     let real = real!(c"__ppoll_chk", Poll);
-    if is_quiet() {
+    // SAFETY: the program's time is null or valid.
+    let Some(longest) = in_need(|| unsafe { of_time(timeout) }) else {
         // SAFETY: the program's own call, with its arguments.
         return unsafe { real(list, count, timeout, mask, bytes) };
-    }
-    // SAFETY: the program's time is null or valid.
-    let longest = unsafe { of_time(timeout) };
+    };
     in_turns(longest, |turn| {
         // SAFETY: the program's own call, with a time that is valid or null.
         with_time(turn, |time| unsafe { real(list, count, time, mask, bytes) })
@@ -202,12 +249,11 @@ pub(crate) unsafe extern "C" fn epoll_pwait2(
         unsafe { error.write(libc::ENOSYS) };
         return -1;
     };
-    if is_quiet() {
+    // SAFETY: the program's time is null or valid.
+    let Some(longest) = in_need(|| unsafe { of_time(timeout) }) else {
         // SAFETY: the program's own call, with its arguments.
         return unsafe { real(instance, events, most, timeout, mask) };
-    }
-    // SAFETY: the program's time is null or valid.
-    let longest = unsafe { of_time(timeout) };
+    };
     in_turns(longest, |turn| {
         // SAFETY: the program's own call, with a time that is valid or null.
         with_time(turn, |time| unsafe { real(instance, events, most, time, mask) })
@@ -260,18 +306,13 @@ pub(crate) unsafe extern "C" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     let real = real!(c"select", Select);
-    if is_quiet() {
+    // SAFETY: the program's time is null or valid.
+    let Some(longest) = in_need(|| unsafe { of_value(timeout) }) else {
         // SAFETY: the program's own call, with its arguments.
         return unsafe { real(count, reads, writes, others, timeout) };
-    }
+    };
     // SAFETY: the program's sets are null, or have this many descriptors.
     let sets = unsafe { Sets::of([reads, writes, others], count) };
-    // SAFETY: the program's time is null or valid.
-    let said = unsafe { timeout.as_ref() }.copied();
-    let longest = said.map(|said| {
-        let whole = Duration::from_secs(u64::try_from(said.tv_sec).unwrap_or(0));
-        whole + Duration::from_micros(u64::try_from(said.tv_usec).unwrap_or(0))
-    });
     let since = Instant::now();
     let done = in_turns(longest, |turn| {
         // SAFETY: the sets are those that were saved.
@@ -291,7 +332,7 @@ pub(crate) unsafe extern "C" fn select(
 }
 
 fn value(wait: Duration) -> timeval {
-    timeval { tv_sec: wait.as_secs() as libc::time_t, tv_usec: wait.subsec_micros().into() }
+    timeval { tv_sec: seconds(wait), tv_usec: wait.subsec_micros().into() }
 }
 
 #[unsafe(no_mangle)]
@@ -312,14 +353,13 @@ pub(crate) unsafe extern "C" fn pselect(
         *const sigset_t,
     ) -> c_int;
     let real = real!(c"pselect", Select);
-    if is_quiet() {
+    // SAFETY: the program's time is null or valid.
+    let Some(longest) = in_need(|| unsafe { of_time(timeout) }) else {
         // SAFETY: the program's own call, with its arguments.
         return unsafe { real(count, reads, writes, others, timeout, mask) };
-    }
+    };
     // SAFETY: the program's sets are null, or have this many descriptors.
     let sets = unsafe { Sets::of([reads, writes, others], count) };
-    // SAFETY: the program's time is null or valid.
-    let longest = unsafe { of_time(timeout) };
     in_turns(longest, |turn| {
         // SAFETY: the sets are those that were saved.
         unsafe { sets.restore() };
@@ -341,5 +381,46 @@ mod tests {
             [of_ms(-1), of_ms(0), of_ms(7)],
             [None, Some(Duration::ZERO), Some(Duration::from_millis(7))]
         );
+    }
+
+    #[test]
+    fn no_time_is_too_long_and_invalid_ones_are_left_to_the_function() {
+        let time = |tv_sec, tv_nsec| {
+            let time = timespec { tv_sec, tv_nsec };
+            // SAFETY: the time is there during the call.
+            unsafe { of_time(&raw const time) }
+        };
+        let value = |tv_sec, tv_usec| {
+            let value = timeval { tv_sec, tv_usec };
+            // SAFETY: the time is there during the call.
+            unsafe { of_value(&raw const value) }
+        };
+        let most = i64::MAX;
+        let refused =
+            [time(-1, 0), time(0, -1), time(0, 1_000_000_000), value(-1, 0), value(0, -1)];
+        assert_eq!(refused, [None; 5]);
+        // SAFETY: both may be null.
+        let ends = unsafe { [of_time(std::ptr::null()), of_value(std::ptr::null())] };
+        assert_eq!(ends, [Some(Wait::WithoutEnd); 2]);
+        let s = |s| Some(Wait::AtMost(Duration::from_secs(s)));
+        assert_eq!([time(most, 0), value(most, 0)], [s(most as u64); 2]);
+        assert_eq!(value(1, 2_000_000), s(3));
+        for longest in [time(most, 999_999_999), value(most, most)] {
+            let longest = longest.expect("a time").longest();
+            assert_eq!(in_turns(longest, |turn| c_int::from(turn == longest)), 1);
+            assert_eq!(turned(longest, 7), 7);
+            assert_eq!(longest.map(super::time).expect("an end").tv_sec, most);
+        }
+    }
+
+    /// Waits in three turns, as if a socket were waiting.
+    fn turned(longest: Option<Duration>, done: c_int) -> c_int {
+        let mut turns = 0;
+        let end = || {
+            turns += 1;
+            (turns <= 3).then_some(Duration::from_millis(3))
+        };
+        let is_turn = |wait: Option<Duration>| wait == Some(Duration::from_millis(4));
+        in_turns_until(longest, end, |wait| if is_turn(wait) { 0 } else { done })
     }
 }
