@@ -269,10 +269,10 @@ struct Sets {
 
 impl Sets {
     /// # Safety
-    /// Each pointer is null, or points to a set of at least `count` descriptors.
+    /// Each pointer is null, or points to a set of at least `count` descriptors, or of all that may be open.
     unsafe fn of(own: [*mut fd_set; 3], count: c_int) -> Self {
         let bits = c_ulong::BITS as usize;
-        let words = usize::try_from(count).unwrap_or(0).div_ceil(bits);
+        let words = usize::try_from(seen(count)).unwrap_or(0).div_ceil(bits);
         let mut saved = Vec::with_capacity(3 * words);
         for set in own.into_iter().filter(|set| !set.is_null()) {
             // SAFETY: the caller vouches for the set, whose bits are in words of this type.
@@ -292,6 +292,29 @@ impl Sets {
             unsafe { std::ptr::copy_nonoverlapping(saved.as_ptr(), set.cast(), saved.len()) };
         }
     }
+}
+
+/// Returns the number of descriptors that `select` looks at. Programs may name more than their sets have room for, such
+/// as all that their limit allows: the kernel stops where no descriptor was ever open (`core_sys_select` of Linux). No
+/// more is read here than it reads, and beyond the highest that is open it finds nothing, and leaves nothing.
+fn seen(count: c_int) -> c_int {
+    if count <= libc::FD_SETSIZE as c_int {
+        return count;
+    }
+    // SAFETY: F_GETFD takes no pointer.
+    let is_open = |open: &c_int| unsafe { libc::fcntl(*open, libc::F_GETFD) } >= 0;
+    let found = || highest_of_process().or_else(|| (0..count.min(MOST)).rev().find(is_open));
+    let highest = undisturbed(found);
+    highest.map_or(0, |highest| count.min(highest.saturating_add(1)))
+}
+
+/// The most descriptors that a process has, unless an administrator allows more (`fs.nr_open`).
+const MOST: c_int = 1 << 20;
+
+/// Returns the highest descriptor that is open. `None`: the process does not see `/proc`.
+fn highest_of_process() -> Option<c_int> {
+    let all = std::fs::read_dir("/proc/self/fd").ok()?;
+    all.filter_map(|open| open.ok()?.file_name().to_str()?.parse().ok()).max()
 }
 
 type Select =
@@ -370,6 +393,8 @@ pub(crate) unsafe extern "C" fn pselect(
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]
@@ -399,9 +424,10 @@ mod tests {
         let refused =
             [time(-1, 0), time(0, -1), time(0, 1_000_000_000), value(-1, 0), value(0, -1)];
         assert_eq!(refused, [None; 5]);
-        // SAFETY: both may be null.
-        let ends = unsafe { [of_time(std::ptr::null()), of_value(std::ptr::null())] };
-        assert_eq!(ends, [Some(Wait::WithoutEnd); 2]);
+        // SAFETY: it may be null.
+        let of_null = unsafe { of_time(std::ptr::null()) };
+        // SAFETY: the same.
+        assert_eq!([of_null, unsafe { of_value(std::ptr::null()) }], [Some(Wait::WithoutEnd); 2]);
         let s = |s| Some(Wait::AtMost(Duration::from_secs(s)));
         assert_eq!([time(most, 0), value(most, 0)], [s(most as u64); 2]);
         assert_eq!(value(1, 2_000_000), s(3));
@@ -411,6 +437,27 @@ mod tests {
             assert_eq!(turned(longest, 7), 7);
             assert_eq!(longest.map(super::time).expect("an end").tv_sec, most);
         }
+    }
+
+    #[test]
+    fn sets_are_read_as_far_as_descriptors_are_open() {
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        // SAFETY: the call takes a number.
+        let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 700) };
+        assert!(high >= 700);
+        let mut words = [c_ulong::MAX; 16];
+        let set = words.as_mut_ptr().cast::<fd_set>();
+        // SAFETY: the set has room for all descriptors that are open.
+        let sets = unsafe { Sets::of([set, std::ptr::null_mut(), set], c_int::MAX) };
+        assert_eq!((sets.words, sets.saved.len()), (high as usize / 64 + 1, 2 * sets.words));
+        words.fill(0);
+        // SAFETY: the same.
+        unsafe { sets.restore() };
+        assert_eq!(words.iter().filter(|word| **word == c_ulong::MAX).count(), sets.words);
+        assert_eq!(words[sets.words..], [0; 16][sets.words..]);
+        assert_eq!([seen(-1), seen(0), seen(700), seen(1_024)], [-1, 0, 700, 1_024]);
+        // SAFETY: it is this test's own.
+        unsafe { libc::close(high) };
     }
 
     /// Waits in three turns, as if a socket were waiting.
