@@ -150,9 +150,11 @@ impl Requested {
         let mut decision = self.decision();
         if decision.is_none() {
             let _ = self.socket.shutdown(Shutdown::Read);
-            decision = self.decision();
+            // What was read is a decision, and the end after it is our own.
+            let is_silent = |error: &Error| matches!(error, Error::Silent(_));
+            decision = self.decision().filter(|decided| !decided.as_ref().is_err_and(is_silent));
         }
-        let silent = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        let silent = || Err(Error::Silent(io::ErrorKind::TimedOut.into()));
         decision.unwrap_or_else(silent).map(|()| self.into_hop())
     }
 }
@@ -191,5 +193,34 @@ impl Hop {
 
     fn say(&self, word: &Request) -> Result<(), Error> {
         Ok(Exchange::new(word)?.send(self.socket.as_fd())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Cancels an offer to which the manager has said so much.
+    fn cancelled(said: &[u8], is_gone: bool) -> Result<Hop, Error> {
+        let (socket, mut manager) = UnixStream::pair().expect("a pair");
+        socket.set_nonblocking(true).expect("a setting");
+        manager.write_all(said).expect("room");
+        let _open = (!is_gone).then_some(manager);
+        Requested { socket, answer: Exchange::awaiting() }.cancel()
+    }
+
+    #[test]
+    fn an_offer_that_is_taken_back_says_why() {
+        let ready = protocol::write_answer(&Answer::Ready {}).expect("an answer");
+        let why = |said: &[u8], is_gone| match cancelled(said, is_gone) {
+            Err(Error::Silent(why)) => Some(why.kind()),
+            _ => None,
+        };
+        assert_eq!(why(&[], false), Some(io::ErrorKind::TimedOut));
+        assert_eq!(why(&ready[..3], false), Some(io::ErrorKind::TimedOut));
+        assert_eq!(why(&ready[..3], true), Some(io::ErrorKind::UnexpectedEof));
+        assert!(cancelled(&ready, false).is_ok() && cancelled(&ready, true).is_ok());
     }
 }
