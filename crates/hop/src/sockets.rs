@@ -1,6 +1,6 @@
 //! The program's socket: its handover to the manager, and the socket that the program has in its place.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
@@ -169,7 +169,8 @@ impl Handover<'_> {
         if !put(own.as_fd(), sockets.tcp, sending.registered_of, found.close_on_exec()) {
             return Err(Some(Directly::System));
         }
-        remember(Taken { inode: end.inode, own: found.own, peer: found.peer });
+        let descriptor = sending.descriptor;
+        remember(end.inode, Taken { descriptor, own: found.own, peer: found.peer });
         Ok(end)
     }
 
@@ -355,37 +356,57 @@ fn wanted(
     })
 }
 
-/// A socket that was handed over, with the addresses that it had.
+/// A socket that was handed over: the descriptor and the addresses that it had.
 struct Taken {
-    inode: u64,
+    descriptor: RawFd,
     own: SocketAddr,
     peer: SocketAddr,
 }
 
+/// The sockets that were handed over, by the inode of what has their place.
+struct HandedOver {
+    all: BTreeMap<u64, Taken>,
+    /// The number at which those are forgotten whose descriptor refers to something else now.
+    most: usize,
+}
+
+/// The least number of sockets that are remembered: the program may have moved some to other descriptors.
+const LEAST: usize = 1_024;
+
 /// The number of sockets that were handed over. At zero, no question of the program about sockets is examined.
 pub(crate) static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The sockets that were handed over, the newest last. Only the newest are kept, because a program that asks about a
-/// socket does so soon after the handshake.
-static SOCKETS: Gated<VecDeque<Taken>> = Gated::new(VecDeque::new());
-const MOST: usize = 1_024;
+static SOCKETS: Gated<HandedOver> = Gated::new(HandedOver { all: BTreeMap::new(), most: LEAST });
 
-fn remember(taken: Taken) {
-    let mut all = SOCKETS.lock();
-    if all.len() >= MOST {
-        all.pop_front();
+impl HandedOver {
+    /// Adds a socket. There are never more than twice as many as the program has open, or [`LEAST`].
+    fn add(&mut self, inode: u64, taken: Taken) {
+        if self.all.len() >= self.most {
+            self.all.retain(|inode, taken| inode_of(taken.descriptor) == Some(*inode));
+            self.most = LEAST.max(2 * self.all.len());
+        }
+        self.all.insert(inode, taken);
     }
-    all.push_back(taken);
-    TAKEN.store(all.len(), Ordering::Relaxed);
+}
+
+fn remember(inode: u64, taken: Taken) {
+    let mut sockets = SOCKETS.lock();
+    sockets.add(inode, taken);
+    TAKEN.store(sockets.all.len(), Ordering::Relaxed);
+}
+
+/// Returns the inode of a socket. `None`: the descriptor is not open, or no socket's.
+fn inode_of(descriptor: RawFd) -> Option<u64> {
+    // SAFETY: the descriptor is only asked about; if it is not open, the call fails.
+    let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
+    (found.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(found.st_ino)
 }
 
 /// Returns the addresses that the program's socket had: its own, and the server's.
 fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
-    // SAFETY: the descriptor is the program's; if it is not open, the call fails.
-    let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
-    let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-    let all = SOCKETS.lock();
-    let taken = all.iter().rev().find(|taken| is_socket && taken.inode == found.st_ino)?;
+    let inode = inode_of(descriptor)?;
+    let sockets = SOCKETS.lock();
+    let taken = sockets.all.get(&inode)?;
     Some((taken.own, taken.peer))
 }
 
@@ -481,9 +502,10 @@ pub(crate) fn is_taken(descriptor: RawFd) -> bool {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::unix::net::UnixStream;
 
-    use super::begun;
+    use super::*;
 
     #[test]
     fn who_called_is_told_from_who_was_called() {
@@ -498,5 +520,24 @@ mod tests {
             called.read_exact(&mut [0]).expect("a byte");
             assert_eq!([&calls, &called].map(|of| begun(of.as_fd())), [(false, false); 2]);
         }
+    }
+
+    #[test]
+    fn open_sockets_are_remembered_however_many_came_after_them() {
+        let mut sockets = HandedOver { all: BTreeMap::new(), most: 4 };
+        let mut add = |socket: &UnixStream, port| {
+            let (own, peer) = (([127, 0, 0, 1], port).into(), ([127, 0, 0, 2], 443).into());
+            let inode = inode_of(socket.as_raw_fd()).expect("a socket");
+            sockets.add(inode, Taken { descriptor: socket.as_raw_fd(), own, peer });
+            (inode, sockets.all.len())
+        };
+        let pair = || UnixStream::pair().expect("a pair");
+        let open: Vec<_> = (0..8).map(|_| pair()).collect();
+        let inodes: Vec<_> =
+            open.iter().zip(1..).map(|((own, _), port)| add(own, port).0).collect();
+        let lengths = (0..3 * LEAST).map(|_| add(&pair().0, 0).1);
+        assert_eq!(lengths.max(), Some(LEAST));
+        let port = |inode| sockets.all.get(inode).map(|taken| taken.own.port());
+        assert!(inodes.iter().zip(1..).all(|(inode, of)| port(inode) == Some(of)));
     }
 }
