@@ -2,9 +2,8 @@
 //!
 //! `epoll` knows the socket itself, and not its descriptor, so that the new socket must be registered anew.
 //! `librejoin_preload.so` hears of each registration that the program makes. Programs that make system calls without
-//! the C library, wait by io_uring, or have the socket under a second descriptor are noticed among the lowest
-//! descriptors, where such things are nearly always made: the work is the same for each connection, however many there
-//! are.
+//! the C library, wait by io_uring, or have the socket under a second descriptor are noticed by the descriptors that are
+//! open. Of a program that has very many only the lowest are looked at, so that the work for each connection has a bound.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -12,8 +11,15 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use libc::c_int;
 use rejoin_abi::{Registered, RegisteredOf, report};
 
-/// The number of descriptors that are looked at.
-const LOWEST: RawFd = 64;
+/// The most descriptors that are looked at.
+const MOST: usize = 1_024;
+
+/// Returns the lowest descriptors that are open, or that may be, where the process does not see `/proc`.
+fn lowest() -> Vec<RawFd> {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return (0..MOST as RawFd).collect() };
+    // Linux lists them in their order.
+    open.filter_map(|open| open.ok()?.file_name().to_str()?.parse().ok()).take(MOST).collect()
+}
 
 /// Returns the registration that the program made last.
 pub(crate) fn known(of: RegisteredOf, descriptor: RawFd) -> Option<Registered> {
@@ -31,7 +37,7 @@ pub(crate) fn is_elsewhere(socket: BorrowedFd<'_>, inode: u64, known: Option<&Re
     if known.is_some_and(|known| known.events & one_shot != 0) {
         return true;
     }
-    (0..LOWEST).filter(|other| *other != socket.as_raw_fd()).any(|other| {
+    lowest().into_iter().filter(|other| *other != socket.as_raw_fd()).any(|other| {
         // SAFETY: the descriptor is only asked about; if it is not open, the call fails.
         let Ok(found) = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(other) }) else {
             return false;
@@ -131,7 +137,14 @@ mod tests {
         }
         let once = Registered { events: libc::EPOLLONESHOT as u32, ..known(&first) };
         assert!(is_elsewhere(&socket, Some(&once)));
-        let _second = socket.try_clone().expect("a second descriptor");
-        assert!(is_elsewhere(&socket, None));
+        for at_least in [0, 64, 900] {
+            // SAFETY: the call takes a number.
+            let second =
+                unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) };
+            assert!(second >= at_least && is_elsewhere(&socket, None), "{second}");
+            // SAFETY: it is this test's own.
+            unsafe { libc::close(second) };
+            assert!(!is_elsewhere(&socket, None), "{second}");
+        }
     }
 }
