@@ -207,6 +207,10 @@ impl<'a> Relay<'a> {
                 self.down = Way::Over(end);
                 return Ok(true);
             }
+            // Some programs take a reset for the end of an answer, and none a failure of TLS.
+            Way::Endings(_) if self.upstream.is_broken_off() && !self.program.break_off() => {
+                return Ok(moved);
+            }
             Way::Endings(end) => return Err(end),
             Way::Over(_) => return Ok(moved),
         }

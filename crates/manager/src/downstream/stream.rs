@@ -51,6 +51,15 @@ impl Downstream<'_> {
         }
     }
 
+    /// Has the program's TLS fail, as the server's has. Returns false if that has to be tried again. A program without
+    /// TLS of its own asks how the connection ended.
+    pub(crate) fn break_off(&mut self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Hop(hop) => hop.break_off(),
+        }
+    }
+
     /// Announces the end of the plaintext, with close_notify if the server sent one. Returns false if that has to be
     /// tried again. If the program is gone, writing fails soon.
     pub(crate) fn finish(&mut self, end: End) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! The server side is OpenSSL, because rustls accepts no external PSKs.
 
-use std::io;
+use std::io::{self, Write};
 
 use openssl::ex_data::Index;
 use openssl::ssl::{
@@ -37,7 +37,16 @@ pub(crate) struct Hop {
     tls: SslStream<Line>,
     /// True if nothing can be read before something has been written.
     is_stuck: bool,
+    /// The bytes of [`UNREADABLE`] that were written.
+    broken_off: usize,
 }
+
+/// A record of application data (RFC 8446, section 5.2) under no key.
+const UNREADABLE: [u8; 37] = {
+    let mut record = [0; 37];
+    (record[0], record[1], record[2], record[4]) = (23, 3, 3, 32);
+    record
+};
 
 impl std::fmt::Debug for Hops {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,7 +111,7 @@ impl Hops {
             Ok(())
         };
         timeout_at(deadline, shaken).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(Hop { tls, is_stuck: false })
+        Ok(Hop { tls, is_stuck: false, broken_off: 0 })
     }
 }
 
@@ -137,6 +146,18 @@ impl Hop {
             true => io::ErrorKind::WouldBlock.into(),
             false => io::Error::other(error),
         })
+    }
+
+    /// Writes a record that the program cannot decrypt: OpenSSL has no function that sends an alert. All plaintext must
+    /// have been taken. Returns false if the socket has no room for all of it; a program that is gone counts as told.
+    pub(crate) fn break_off(&mut self) -> bool {
+        while let Some(rest @ [_, ..]) = UNREADABLE.get(self.broken_off..) {
+            match self.tls.get_mut().write(rest) {
+                Ok(written) => self.broken_off += written,
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
+        true
     }
 
     /// Has the program read an end of file, and not a reset, when its socket is closed.

@@ -24,6 +24,8 @@ pub(crate) struct Endpoint {
     identity: Arc<Identity>,
     connection_store: Arc<ConnectionStore>,
     keeper: Option<Keeper>,
+    /// True if the server sent a fatal alert, or a record that is none of its own.
+    is_broken_off: bool,
 }
 
 /// The destination of the sessions that a connection's server issues.
@@ -49,7 +51,7 @@ impl Endpoint {
         (context, identity): (HandshakeContext, Arc<Identity>),
         connection_store: Arc<ConnectionStore>,
     ) -> Self {
-        Self { tls, peer, context, identity, connection_store, keeper: None }
+        Self { tls, peer, context, identity, connection_store, keeper: None, is_broken_off: false }
     }
 
     /// Processes the records that were read.
@@ -86,7 +88,9 @@ impl Endpoint {
                 break;
             }
         }
-        taken = taken.and_then(|()| self.process().map_err(io::Error::other));
+        let processed = taken.is_ok().then(|| self.process());
+        self.is_broken_off |= matches!(processed, Some(Err(_)));
+        taken = taken.and_then(|()| processed.unwrap_or(Ok(())).map_err(io::Error::other));
         self.take_decrypted(plaintext).or_else(|| taken.is_err().then_some(End::Truncated))
     }
 
@@ -105,6 +109,11 @@ impl Endpoint {
             };
             reader.consume(bytes);
         }
+    }
+
+    /// Returns true if the server sent a fatal alert, or a record that is none of its own: TLS itself has failed.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        self.is_broken_off
     }
 
     /// Returns true if the server has issued a session.

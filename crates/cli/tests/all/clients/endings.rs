@@ -229,3 +229,68 @@ fn what_a_server_sent_before_it_left_is_read_by_a_program_that_still_wrote() {
     assert_eq!(plain.matches("it fails").count(), 3, "{plain}");
     assert_eq!(with, plain);
 }
+
+/// Sends half of an answer that lasts until the end, and then a fatal alert, over TLS of the version that it is told.
+const ALERTS: &str = "\
+context.maximum_version = getattr(ssl.TLSVersion, sys.argv[3])
+while True:
+    plain = listener.accept()[0]
+    heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(heard, said, server_side=True)
+    def done(step):
+        while True:
+            try:
+                step()
+                return plain.sendall(said.read())
+            except ssl.SSLWantReadError:
+                plain.sendall(said.read())
+                heard.write(plain.recv(65536))
+    done(tls.do_handshake)
+    done(lambda: tls.read(100))
+    done(lambda: tls.write(b'half'))
+    time.sleep(0.2)
+    heard.write(b'\\x17\\x03\\x03\\x00\\x20' + bytes(32))
+    try:
+        tls.read(100)
+    except ssl.SSLError:
+        plain.sendall(said.read())
+    plain.close()
+";
+
+/// Reads until the end, as most programs of Python do: an end without close_notify counts as one.
+const READS_ALL: &str = "\
+import socket, ssl, sys
+plain = socket.create_connection(('localhost', int(sys.argv[1])))
+tls = ssl.create_default_context(cafile=sys.argv[2]).wrap_socket(plain, server_hostname='localhost')
+tls.send(b'question')
+heard = b''
+try:
+    while piece := tls.recv(100):
+        heard += piece
+    print(heard, 'all')
+except OSError as error:
+    print(heard, type(error).__name__)
+";
+
+#[test]
+fn an_alert_in_an_answer_does_not_pass_for_its_end() {
+    let world = World::new("alerts");
+    let (certificate, key) = world.managed.certify(&["localhost"]);
+    for version in ["TLSv1_2", "TLSv1_3"] {
+        let mut server = Command::new("/usr/bin/python3");
+        server.args(["-c", &format!("{LISTENS}{ALERTS}"), &certificate, &key, version]);
+        let mut server = Process::start(server.stdout(Stdio::piped()));
+        let port = server.lines().next_line().expect("it listens");
+        for is_with in [false, true, true] {
+            let mut client = Command::new("/usr/bin/python3");
+            client.args(["-c", READS_ALL, &port, &world.managed.file("ca.pem")]);
+            if is_with {
+                world.with_rejoin(&mut client);
+            }
+            let output = client.output().expect("it runs");
+            let told = text(&output.stderr);
+            assert_eq!(text(&output.stdout), "b'half' SSLError\n", "{version}: {told}");
+            assert_eq!(told.contains("through the manager"), is_with, "{version}: {told}");
+        }
+    }
+}
