@@ -48,6 +48,9 @@ pub(crate) struct Relay<'a> {
     down: Way,
     /// True if no process holds the program's end any more.
     is_gone: bool,
+    /// True if the program has shut reading down, and is still there. What the server sends to it is dropped, a piece at a
+    /// time.
+    is_deaf: bool,
     /// True if the server closed its direction, with or without close_notify.
     is_closed: bool,
     /// True if the server takes nothing any more: it closed the connection, or reset it. What it sent before is still
@@ -92,6 +95,7 @@ impl<'a> Relay<'a> {
             up,
             down,
             is_gone: false,
+            is_deaf: false,
             is_closed: false,
             is_refused: false,
             is_reset: false,
@@ -250,13 +254,15 @@ impl<'a> Relay<'a> {
     /// Writes plaintext to the program, and keeps what it does not take. Returns true if it took anything.
     fn deliver(&mut self, mut plaintext: &[u8]) -> Result<bool, End> {
         let mut moved = false;
-        while !plaintext.is_empty() {
+        while !plaintext.is_empty() && !self.is_deaf {
             match self.program.send(plaintext) {
                 Ok(taken) => plaintext = &plaintext[taken..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.undelivered = plaintext.to_vec();
                     break;
                 }
+                // It may go on writing, as over TCP.
+                Err(_) if !is_gone(self.program.socket()) => self.is_deaf = true,
                 // The program is gone.
                 Err(_) => {
                     self.is_left = true;

@@ -231,3 +231,26 @@ fn what_a_program_wrote_that_has_gone_is_not_sent() {
     ours.wait();
     assert_eq!(String::from_utf8(told.recv().unwrap()).unwrap(), "");
 }
+
+#[test]
+fn a_program_that_shuts_reading_down_goes_on_writing() {
+    let house = House::new();
+    let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
+    let (tell, told) = std::sync::mpsc::channel();
+    let port = rustls_server::rogue(config, move |mut stream| {
+        let (mut heard, mut piece) = (0, [0; 1_000]);
+        while let Ok(read @ 1..) = stream.read(&mut piece) {
+            heard += read;
+            stream.write_all(b"heard\n").and_then(|()| stream.flush()).unwrap();
+        }
+        tell.send(heard).unwrap();
+    });
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    connection.stream.shutdown(Shutdown::Read).unwrap();
+    for _ in 0..50 {
+        connection.stream.write_all(&[7; 1_000]).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    connection.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(told.recv().unwrap(), 50_000);
+}
