@@ -206,6 +206,8 @@ unsafe fn fitting(
     }
     // SAFETY: the caller vouches for both.
     if unsafe { connection.adopts(ssl, session) } {
+        // SAFETY: the caller vouches for `session`.
+        unsafe { connection.gives(session) };
         return session;
     }
     // SAFETY: the reference is ours to drop.
@@ -329,6 +331,10 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { ended_where_it_is_off(ssl, connection) } {
+        return;
+    }
+    // SAFETY: the caller vouches for both.
+    if unsafe { connection.is_by_key(ssl, session) } {
         return;
     }
     // SAFETY: the caller vouches for `ssl`.

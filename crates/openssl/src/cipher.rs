@@ -15,6 +15,20 @@ use crate::{ffi, past};
 /// needs. We ask for an AEAD there, too.
 const STRICT_LEVELS: [(c_int, c_int); 3] = [(3, 128), (4, 192), (5, 256)];
 
+/// Returns true if the client of a handshake of TLS 1.2 was authenticated by a key or a password that both sides have
+/// (PSK, RFC 4279; SRP, RFC 5054), or if that is not known.
+///
+/// # Safety
+/// `session` is valid.
+pub(crate) unsafe fn is_by_key(session: *const SSL_SESSION) -> bool {
+    /// `NID_kx_ecdhe_psk`, `NID_kx_dhe_psk`, `NID_kx_rsa_psk`, `NID_kx_psk` and `NID_kx_srp` of `obj_mac.h`.
+    const BY_KEY: [c_int; 5] = [1040, 1041, 1042, 1043, 1044];
+    // SAFETY: the caller vouches for `session`.
+    let cipher = unsafe { ffi::SSL_SESSION_get0_cipher(session) };
+    // SAFETY: a cipher of OpenSSL's table.
+    cipher.is_null() || BY_KEY.contains(&unsafe { ffi::SSL_CIPHER_get_kx_nid(cipher) })
+}
+
 /// Returns true if the connection's server would choose this session's cipher.
 ///
 /// # Safety

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use foreign_types::ForeignTypeRef;
-use openssl::ssl::SslRef;
+use foreign_types::{ForeignType, ForeignTypeRef};
+use openssl::ssl::{SslRef, SslSession, SslSessionRef};
 use openssl_sys::{SSL, SSL_SESSION};
 use rejoin_cache::{History, SecretBytes, SessionId, SessionStore, Visit};
 use rejoin_store::now_ms;
@@ -52,6 +52,17 @@ pub(crate) struct State {
     pub(crate) began: Option<Circumstances>,
     /// The policy that sessions were looked up under.
     pub(crate) expected: Option<Policy>,
+    /// The session that OpenSSL was given to resume over TLS 1.3, until the handshake is done. The reference keeps another
+    /// session from getting its address.
+    given: Option<SslSession>,
+    /// A ticket was opened, and its session is not known here: the program's own callback has it.
+    pub(crate) opened: bool,
+    /// The connection resumes the session that was given, once that is known.
+    resumes_given: Option<bool>,
+    /// The connection has no certificate when the handshake begins.
+    pub(crate) begins_bare: bool,
+    /// The connection had none when a session or a ticket was looked up.
+    looked_up_bare: bool,
     /// The connection was ended, because its session does not meet what is demanded by now.
     pub(crate) ended: bool,
     /// The handshake is done. (`SSL_is_init_finished` is false again when a fatal alert goes out.)
@@ -94,17 +105,101 @@ impl Connection {
         host
     }
 
-    /// Returns the policy that this connection will end up with, or `None` if that is not known yet.
+    /// Returns the policy that this connection will end up with, or `None` if that is not known yet, or if it is not known
+    /// that the host serves clients that have no key: then nothing resumes.
     ///
     /// # Safety
     /// `ssl` is valid, and this connection's.
     pub(crate) unsafe fn expected_policy(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
-        let judged = Judged::by(&self.attachment, host);
+        let Some(judged) = Judged::by(&self.attachment, host) else {
+            self.state().expected = Some(Policy::ASKS_NOBODY);
+            return Some(Policy::ASKS_NOBODY);
+        };
         // SAFETY: the caller vouches for `ssl`.
-        let expected =
-            judged.map_or(Some(Policy::ASKS_NOBODY), |judged| unsafe { judged.expected(ssl) });
+        let is_bare = unsafe { is_bare(ssl) };
+        self.state().looked_up_bare = is_bare;
+        let serves = !is_bare || judged.serves_without_keys();
+        // SAFETY: the caller vouches for `ssl`.
+        let expected = serves.then(|| unsafe { judged.expected(ssl) }).flatten();
         self.state().expected = expected;
         expected
+    }
+
+    /// Learns from a full handshake that this host serves clients that have no key, where its certificate does not show
+    /// that when sessions are looked up.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's; its handshake is done.
+    pub(crate) unsafe fn learn_from_full_handshake(&self, ssl: *mut SSL) {
+        let State { begins_bare, looked_up_bare, .. } = *self.state();
+        if !(begins_bare || looked_up_bare) {
+            return;
+        }
+        // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        // SAFETY: the caller vouches for `ssl`; a connection that is done has a session.
+        let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+        // SAFETY: the caller vouches for `ssl`, and the session is its own.
+        if is_resumed || session.is_null() || unsafe { self.is_by_key(ssl, session) } {
+            return;
+        }
+        // SAFETY: the caller vouches for `ssl`.
+        if let Some(host) = unsafe { self.host(ssl) } {
+            Judged::by(&self.attachment, &host).iter().for_each(Judged::learn_without_keys);
+        }
+    }
+
+    /// Notes the session that OpenSSL gets to resume.
+    ///
+    /// # Safety
+    /// `session` is valid.
+    pub(crate) unsafe fn gives(&self, session: *mut SSL_SESSION) {
+        // SAFETY: the caller vouches for `session`.
+        let session = unsafe { SslSessionRef::from_ptr(session) }.to_owned();
+        let mut state = self.state();
+        (state.given, state.opened, state.resumes_given) = (Some(session), false, None);
+    }
+
+    /// Looks whether OpenSSL resumes the session that it was given. A client of TLS 1.3 may offer several keys: sessions,
+    /// and others that the program knows (external PSKs). To be called until the server's Finished is made: sessions that
+    /// are issued after it take the place of the one that was resumed.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn look_at_resumed(&self, ssl: *mut SSL) {
+        let mut state = self.state();
+        let Some(given) = &state.given else { return };
+        // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        // SAFETY: the caller vouches for `ssl`; the reference is borrowed.
+        let is_given = unsafe { openssl_sys::SSL_get_session(ssl) } == given.as_ptr();
+        state.resumes_given = Some(is_resumed && is_given);
+    }
+
+    /// Lets go of the session that OpenSSL was given.
+    pub(crate) fn gives_no_more(&self) {
+        self.state().given = None;
+    }
+
+    /// Returns true if a key or a password that the program knows authenticated the client in this handshake, instead of
+    /// certificates or a session of ours. OpenSSL does not look at that key again when a session is resumed, and a server
+    /// may have taken it from the client by then: such a session belongs in no other process. A session that the
+    /// program's own callback found counts as such a key, because it may come from one.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's; `session` is the one that it makes.
+    pub(crate) unsafe fn is_by_key(&self, ssl: *mut SSL, session: *const SSL_SESSION) -> bool {
+        // SAFETY: the caller vouches for `ssl`.
+        if !unsafe { past::is_single_use(ssl) } {
+            // SAFETY: the caller vouches for `session`.
+            return unsafe { cipher::is_by_key(session) };
+        }
+        // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        let state = self.state();
+        let is_given = || state.given.is_some() || state.opened;
+        let is_given = state.resumes_given.unwrap_or_else(is_given);
+        is_resumed && !is_given
     }
 
     /// Returns the policy of this connection, once the server has the host.
@@ -207,6 +302,16 @@ impl Connection {
         unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
         true
     }
+}
+
+/// Returns true for a connection without a certificate. Clients that have no key get in nowhere there over TLS 1.3, unless
+/// the program finds one during the handshake.
+///
+/// # Safety
+/// `ssl` is valid.
+pub(crate) unsafe fn is_bare(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { openssl_sys::SSL_get_certificate(ssl) }.is_null()
 }
 
 impl Drop for Connection {

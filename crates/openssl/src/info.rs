@@ -6,7 +6,7 @@ use libc::c_int;
 use openssl_sys::{SSL, SSL_CTX};
 
 use crate::attachment::{ATTACHMENTS, Attachment, Own, attachment_of};
-use crate::connection::{CONNECTIONS, Connection, State, of_ssl};
+use crate::connection::{CONNECTIONS, Connection, State, is_bare, of_ssl};
 use crate::guard::guard;
 use crate::policy::{self, Circumstances};
 use crate::sessions::Cached;
@@ -161,6 +161,8 @@ unsafe fn handshake_starts<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
     let connection = unsafe { of_ssl_or_new(ssl) }?;
     // SAFETY: the caller vouches for `ssl`.
     connection.state().began = Some(unsafe { Circumstances::of(ssl) });
+    // SAFETY: the caller vouches for `ssl`.
+    connection.state().begins_bare = unsafe { is_bare(ssl) };
     Some(connection)
 }
 
@@ -189,6 +191,11 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
     if what & ffi::SSL_CB_LOOP != 0 {
         // SAFETY: the caller vouches for `ssl`.
         unsafe { end_if_demanded_since(ssl, connection) };
+        // SAFETY: the caller vouches for `ssl`.
+        if !unsafe { has_finished(ssl) } {
+            // SAFETY: the caller vouches for `ssl`.
+            unsafe { connection.look_at_resumed(ssl) };
+        }
     }
     let cached = connection.attachment.cached.as_ref();
     // SAFETY: the caller vouches for `ssl`.
@@ -197,6 +204,9 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
         let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
         // SAFETY: the caller vouches for `ssl`.
         unsafe { learn(ssl, connection) };
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { connection.learn_from_full_handshake(ssl) };
+        connection.gives_no_more();
         // SAFETY: the caller vouches for `ssl`.
         let served = connection.attachment.own.as_deref().filter(|_| unsafe { is_server(ssl) });
         // SAFETY: the caller vouches for `ssl`.

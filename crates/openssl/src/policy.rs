@@ -241,6 +241,23 @@ impl<'a> Judged<'a> {
         expected.filter(|_| is_resumed).unwrap_or_else(|| self.resolved(policy))
     }
 
+    /// Returns true if a client without a key was served under this host, by a certificate or by none, in a handshake that
+    /// began in this context.
+    pub(crate) fn serves_without_keys(&self) -> bool {
+        family().is_some_and(|family| family.get(self.key_without_keys(family)).is_some())
+    }
+
+    pub(crate) fn learn_without_keys(&self) {
+        const SERVED: [u8; Policy::BYTES] = [1; Policy::BYTES];
+        if let Some(family) = family().filter(|_| !self.serves_without_keys()) {
+            family.put(self.key_without_keys(family), SERVED);
+        }
+    }
+
+    fn key_without_keys(&self, family: &Family) -> family::Key {
+        family.key(&(self.own.identity, "without keys", self.name()))
+    }
+
     /// Learns that nothing is known ahead of connections that begin so.
     pub(crate) fn varies(&self, began: &Circumstances) {
         let name = self.name();

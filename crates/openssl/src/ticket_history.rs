@@ -74,6 +74,7 @@ unsafe extern "C" fn ticket_opened(
     guard(ffi::SSL_TICKET_RETURN_IGNORE_RENEW, || {
         // SAFETY: OpenSSL passes a valid SSL.
         let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else { return usual };
+        connection.state().opened = false;
         // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
         if !unsafe { connection.adopts(ssl, session) } {
             return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
@@ -96,6 +97,8 @@ unsafe fn opened(connection: &Connection, session: *mut SSL_SESSION) -> c_int {
     }
     // SAFETY: the caller vouches for `session`.
     if connection.resumes(unsafe { authenticated_s(session) }) {
+        // SAFETY: the caller vouches for `session`.
+        unsafe { connection.gives(session) };
         return ffi::SSL_TICKET_RETURN_USE_RENEW;
     }
     connection.attachment.tickets.iter().for_each(|tickets| tickets.record(TicketEvent::Overdue));

@@ -89,6 +89,12 @@ unsafe extern "C" fn keys_wanted(
             let Some(host) = (unsafe { connection.host(ssl) }) else {
                 return c_int::from(ticket.seal_for_nobody(name));
             };
+            // SAFETY: `ssl` is valid; the reference is borrowed.
+            let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+            // SAFETY: `ssl` is valid, and this connection's, as is the session.
+            if session.is_null() || unsafe { connection.is_by_key(ssl, session) } {
+                return c_int::from(ticket.seal_for_nobody(name));
+            }
             // SAFETY: `ssl` is valid, and this connection's.
             let policy = unsafe { connection.policy(ssl, &host) };
             return tickets.seal(&host, policy, name, ticket);
@@ -101,7 +107,10 @@ unsafe extern "C" fn keys_wanted(
         let policy = unsafe { connection.expected_policy(ssl, host) };
         // SAFETY: `ssl` is valid, and reads a ClientHello.
         unsafe { early::ticket_opened(ssl, connection) };
-        match tickets.open(host, policy, name, &ticket) {
+        let opened = tickets.open(host, policy, name, &ticket);
+        // If the context has our callback for tickets, it gets the session next.
+        connection.state().opened = opened.is_some();
+        match opened {
             // OpenSSL gives the client another only when told to.
             Some(Opened::Fresh) if !is_single_use => 1,
             Some(_) => 2,

@@ -14,6 +14,7 @@ mod files;
 pub(crate) mod foreign;
 mod forks;
 mod hello;
+mod keys;
 mod memory;
 mod off;
 mod post_handshake;
