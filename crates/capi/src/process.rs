@@ -90,12 +90,17 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
             say(&settings, &store, &strangers);
         }
         if !settings.errors_only {
-            let is_said = AtomicBool::new(false);
-            everywhere = everywhere.when_off(move || {
-                if !is_said.swap(true, Ordering::Relaxed) && store.is_first_of(!start) {
-                    report(&left_alone(&store));
+            let once = |of: u64, store: Arc<Store>, line: fn(&Store) -> String| {
+                let is_said = AtomicBool::new(false);
+                move || {
+                    if !is_said.swap(true, Ordering::Relaxed) && store.is_first_of(of) {
+                        report(&line(&store));
+                    }
                 }
-            });
+            };
+            everywhere =
+                everywhere.when_filled(once(start.swap_bytes(), Arc::clone(&store), filled));
+            everywhere = everywhere.when_off(once(!start, store, left_alone));
         }
         Some(everywhere)
     });
@@ -162,6 +167,13 @@ fn left_alone(store: &Store) -> String {
     format!(
         "{}: this server neither keeps sessions nor issues tickets, and that stays so; set stateful = yes to keep them \
          in the cache",
+        store.name()
+    )
+}
+
+fn filled(store: &Store) -> String {
+    format!(
+        "{}: this server may put data of its own into tickets, so its tickets stay its own, as without Rejoin",
         store.name()
     )
 }

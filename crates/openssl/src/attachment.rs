@@ -97,6 +97,8 @@ pub(crate) struct Own {
     pub(crate) set: OnceLock<OwnCallbacks>,
     /// True if the program itself keeps sessions of the context, read before Rejoin changed that.
     pub(crate) is_caching: OnceLock<bool>,
+    /// True if the program may have a callback of its own for session tickets, which nobody can ask OpenSSL for.
+    pub(crate) fills_tickets: OnceLock<bool>,
     pub(crate) name: OnceLock<ContextName>,
     pub(crate) place: Place,
 }
@@ -117,9 +119,10 @@ pub(crate) struct OwnCallbacks {
 impl Own {
     pub(crate) fn new(what: Option<Arc<Everywhere>>, begin: Begin) -> Arc<Self> {
         let (set, is_caching, name) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let fills_tickets = OnceLock::new();
         let identity = family::random();
         let place = Place::of(&identity);
-        Arc::new(Self { identity, what, begin, set, is_caching, name, place })
+        Arc::new(Self { identity, what, begin, set, is_caching, fills_tickets, name, place })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {

@@ -20,11 +20,12 @@ pub struct Everywhere {
     pub(crate) is_single_use: bool,
     pub(crate) is_vouched: bool,
     pub(crate) accepts_early_once: bool,
-    pub(crate) when_off: Option<WhenOff>,
+    pub(crate) when_off: Option<Tell>,
+    pub(crate) when_filled: Option<Tell>,
 }
 
-/// Called when a context is left alone because the program switched resumption off.
-type WhenOff = Hook<dyn Fn() + Send + Sync>;
+/// Called when something is left to the program.
+type Tell = Hook<dyn Fn() + Send + Sync>;
 
 /// A function that has nothing to print.
 pub(crate) struct Hook<F: ?Sized>(pub(crate) Box<F>);
@@ -107,6 +108,15 @@ impl Everywhere {
     #[must_use]
     pub fn when_off(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
         self.when_off = Some(Hook(Box::new(tell)));
+        self
+    }
+
+    /// Calls `tell` for each context whose tickets stay the program's own, under the program's keys, because the program
+    /// may put data of its own into them (`SSL_CTX_set_session_ticket_cb(3)`), and did not attach the context itself. Nothing is stateful there that is a ticket
+    /// without Rejoin, and no early data is accepted by [`Self::early_data_once`].
+    #[must_use]
+    pub fn when_filled(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
+        self.when_filled = Some(Hook(Box::new(tell)));
         self
     }
 }

@@ -37,6 +37,7 @@ mod family;
 mod ffi;
 mod filled_cache;
 mod guard;
+mod imports;
 mod info;
 mod internal_cache;
 mod known;

@@ -33,7 +33,7 @@ use crate::guard::ex_data_callback;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{board, family, ffi, info, known, policy};
+use crate::{board, family, ffi, imports, info, known, policy};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -315,11 +315,18 @@ unsafe fn begin(
     let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
     let early = unsafe { early_data(ssl) };
-    let accepts_early_once = what.accepts_early_once && early != Early::No;
+    // Such a program may refuse a client whose ticket does not bring what it has put into it. One that attached the context
+    // itself was told that its callback is replaced.
+    let fills_tickets = *own.fills_tickets.get_or_init(|| {
+        let fills = own.what.is_none() && imports::sets_ticket_callback();
+        what.when_filled.iter().filter(|_| fills).for_each(|Hook(tell)| tell());
+        fills
+    });
+    let accepts_early_once = what.accepts_early_once && early != Early::No && !fills_tickets;
     if early == Early::Counted && !accepts_early_once {
         return Outcome::EarlyData;
     }
-    let stateful = *stateful || accepts_early_once;
+    let stateful = (*stateful || accepts_early_once) && !fills_tickets;
     // SAFETY: the caller vouches for both.
     if !stateful && unsafe { is_off(ssl, context, own) } {
         what.when_off.iter().for_each(|Hook(tell)| tell());
@@ -327,7 +334,8 @@ unsafe fn begin(
     }
     own.set.get_or_init(|| {
         // SAFETY: the caller vouches for `ssl`.
-        let ours = tickets.as_ref().filter(|_| !unsafe { keeps_tickets(ssl, own, what) });
+        let keeps = fills_tickets || unsafe { keeps_tickets(ssl, own, what) };
+        let ours = tickets.as_ref().filter(|_| !keeps);
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), ours) }
     });

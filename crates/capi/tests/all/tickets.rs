@@ -6,6 +6,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::faults::lines_of_ours;
+use crate::ways::compile;
 use rejoin_store::Store;
 use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Client, Site, Versions};
@@ -236,4 +238,50 @@ fn the_servers_own_keys_stay_if_asked() {
     assert!(!client.connect() && client.connect());
     assert!(store(&site).ring().expect("free").is_none());
     assert!(store(&site).ticket_counters().iter().all(|(_, count)| *count == 0));
+}
+
+/// OpenSSL has no function that returns a program's callback for tickets, and such a program may refuse who resumes without
+/// the data that it has put into them.
+#[test]
+fn a_program_that_fills_tickets_finds_its_data_in_them() {
+    let one = "context = one\nstateful = yes";
+    for settings in
+        [None, Some(""), Some("stateful = yes"), Some("ticket_keys = server"), Some(one)]
+    {
+        let mut site = Site::new("tickets-filled");
+        match settings {
+            Some(settings) => site.configure(settings),
+            None => site.environment.clear(),
+        }
+        let program = compile(&site, "fills.c", "fills", &["-lssl", "-lcrypto"]);
+        for more in [None, Some("no-tickets")] {
+            site.stop();
+            let (port, pair) = (site.port.to_string(), site.shown("both.pem"));
+            let words: Vec<&str> = [port.as_str(), &pair].into_iter().chain(more).collect();
+            site.start(&program, &words).expect("compiled");
+            for (versions, mut client) in clients(&site) {
+                let resumed = [(); 4].map(|()| client.connect());
+                let what = format!("{settings:?} {more:?} {versions:?}");
+                assert_eq!(resumed, [false, true, true, true], "{what}");
+                assert_eq!(client.answers, ["in"; 4], "{what}");
+            }
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
+/// The line that tells of it.
+#[test]
+fn a_program_that_fills_tickets_is_told_that_they_stay_its_own() {
+    let mut site = Site::new("tickets-filled-told");
+    site.configure("log = all");
+    let program = compile(&site, "fills.c", "fills", &["-lssl", "-lcrypto"]);
+    let (port, pair) = (site.port.to_string(), site.shown("both.pem"));
+    site.start(&program, &[&port, &pair]).expect("compiled");
+    for (_, mut client) in clients(&site) {
+        assert!(!client.connect() && client.connect());
+    }
+    let lines = lines_of_ours(&site);
+    let about = lines.iter().filter(|line| line.contains("data of its own into tickets"));
+    assert_eq!(about.count(), 1, "{lines:?}");
 }
