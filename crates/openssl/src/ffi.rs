@@ -199,6 +199,7 @@ unsafe extern "C" {
     pub(crate) fn X509_get0_notAfter(certificate: *const c_void) -> *const c_void;
     pub(crate) fn X509_cmp_current_time(time: *const c_void) -> c_int;
     pub(crate) fn SSL_get_security_level(ssl: *const SSL) -> c_int;
+    pub(crate) fn SSL_CTX_get_security_level(ctx: *const SSL_CTX) -> c_int;
     pub(crate) fn SSL_set0_wbio(ssl: *mut SSL, output: *mut BIO);
     pub(crate) fn BIO_up_ref(bio: *mut BIO) -> c_int;
     pub(crate) fn BIO_new_socket(socket: c_int, close: c_int) -> *mut BIO;

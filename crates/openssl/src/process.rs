@@ -420,8 +420,8 @@ pub(crate) unsafe fn is_off(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> 
     own.what.is_none() && !is_caching && options & ffi::SSL_OP_NO_TICKET != 0
 }
 
-/// Names a context by its ciphers. Contexts that offer the same ciphers share sessions, because OpenSSL resumes with
-/// the session's cipher, regardless of which one the context would have chosen.
+/// Names a context by its ciphers and its security level, which rules some of them out. Contexts that offer the same ciphers
+/// share sessions, because OpenSSL resumes with the session's cipher, regardless of which one the context would have chosen.
 ///
 /// # Safety
 /// `context` is valid.
@@ -434,6 +434,9 @@ unsafe fn name(context: *mut SSL_CTX) -> ContextName {
         let ciphers: &StackRef<SslCipher> = unsafe { StackRef::from_ptr(ciphers.cast()) };
         ciphers.iter().for_each(|cipher| hash.update(cipher.name().as_bytes()));
     }
+    // SAFETY: the caller vouches for `context`; the call reads a number.
+    let level = unsafe { ffi::SSL_CTX_get_security_level(context) };
+    hash.update(&level.to_le_bytes());
     ContextName::new(&hash.finish()[..16])
 }
 

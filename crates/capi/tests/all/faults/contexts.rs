@@ -236,6 +236,34 @@ fn servers_that_offer_other_ciphers_resume_none_of_each_others() {
     }
 }
 
+/// A security level rules ciphers out that stay in the context's list.
+#[test]
+fn a_server_with_a_higher_security_level_resumes_no_cipher_that_it_would_refuse() {
+    for settings in ["", "context = one"] {
+        let mut site = Site::new("fault-level");
+        site.configure(settings);
+        let make = ["req", "-x509", "-newkey", "rsa:3072", "-nodes", "-subj", "/CN=localhost"];
+        let (pair, port) = (site.shown("rsa-key.pem"), site.address().to_string());
+        let certificate = site.shown("rsa-cert.pem");
+        let into = ["-keyout", &pair, "-out", &certificate];
+        let made = Command::new("openssl").args(make).args(into).output().expect("installed");
+        assert!(made.status.success(), "{made:?}");
+        let mut client = Client::with(site.address(), Versions::Tls12, |context| {
+            context.set_cipher_list("AES128-SHA:@SECLEVEL=0").expect("a cipher");
+        });
+        for (level, is_served) in [(2, true), (3, false)] {
+            site.stop();
+            let ciphers = format!("ALL:@SECLEVEL={level}");
+            let files = ["-cert", &certificate, "-key", &pair];
+            let server = ["s_server", "-accept", &port, "-www", "-no_ticket", "-cipher", &ciphers];
+            site.start("openssl", &[&server[..], &files].concat()).expect("installed");
+            let resumed = [(); 2].map(|()| client.try_connect().ok());
+            let expected = if is_served { [Some(false), Some(true)] } else { [None, None] };
+            assert_eq!(resumed, expected, "{settings:?} at level {level}");
+        }
+    }
+}
+
 /// A configuration of HAProxy, whose session-id context is the same for all.
 const HAPROXY: &str = "\
 global
