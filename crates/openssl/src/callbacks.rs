@@ -13,7 +13,7 @@ use rejoin_cache::{Carried, Hints, Issued, SecretBytes, SessionId, SessionStore}
 use rejoin_store::now_ms;
 
 use crate::attachment::attachment_of;
-use crate::clock::unix_ms;
+use crate::clock::{now_s, unix_ms};
 use crate::connection::{Connection, State};
 use crate::context_name::ContextName;
 use crate::early;
@@ -281,7 +281,9 @@ unsafe fn find(
     let Some(session) = sessions.decoder().decode(opened) else { return std::ptr::null_mut() };
     connection.state().taken = is_used_up.then_some((*id, value));
     // SAFETY: the session is valid, and nobody else has it.
-    if !connection.resumes(unsafe { past::authenticated_s(session.as_ptr()) }) {
+    let ends_s = unsafe { past::ends_s(session.as_ptr()) };
+    // SAFETY: the session is valid, and nobody else has it.
+    if !connection.resumes(unsafe { past::authenticated_s(session.as_ptr()) }, ends_s) {
         return std::ptr::null_mut();
     }
     // OpenSSL gets the one reference.
@@ -341,10 +343,15 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     let is_single_use = unsafe { past::is_single_use(ssl) };
     // SAFETY: `ssl` is valid, and this connection's.
     let authenticated_s = unsafe { connection.resumed_since_s(ssl) };
-    if let Some(authenticated_s) = authenticated_s.filter(|_| is_single_use) {
+    // SAFETY: `ssl` is valid, and this connection's.
+    let ends_s = unsafe { connection.ends_s(ssl) };
+    if is_single_use && (authenticated_s.is_some() || ends_s.is_some()) {
+        let authenticated_s = authenticated_s.unwrap_or_else(now_s);
         // SAFETY: the caller vouches for `session`, which was just made.
-        unsafe { past::inherit(session, authenticated_s) };
+        unsafe { past::inherit(session, authenticated_s, ends_s) };
     }
+    // SAFETY: the caller vouches for both; the session was just made.
+    unsafe { connection.shortens(ssl, session) };
     // SAFETY: the caller vouches for `session`.
     let Some((id, mut value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.

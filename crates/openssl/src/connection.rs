@@ -5,14 +5,18 @@ use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foreign_types::{ForeignType, ForeignTypeRef};
+use libc::c_long;
+use openssl::asn1::Asn1Time;
 use openssl::ssl::{SslRef, SslSession, SslSessionRef};
+use openssl::stack::StackRef;
+use openssl::x509::{X509, X509Ref};
 use openssl_sys::{SSL, SSL_SESSION};
 use rejoin_cache::{History, SecretBytes, SessionId, SessionStore, Visit};
 use rejoin_store::now_ms;
 use smallvec::SmallVec;
 
 use crate::attachment::{Attachment, OwnCallbacks};
-use crate::clock::now_s;
+use crate::clock::{libcrypto_now_s, now_s};
 use crate::early::Early;
 use crate::extra::Extra;
 use crate::policy::{Circumstances, Judged, Policy};
@@ -45,6 +49,8 @@ pub(crate) struct State {
     pub(crate) recalled: bool,
     /// The Unix time of the full handshake that the presented session comes from.
     pub(crate) authenticated_s: Option<u64>,
+    /// The end of the certificates that the client of the presented session was verified by.
+    pub(crate) ends_s: Option<u32>,
     /// The host that the client asked for with a session or a ticket. (Over TLS 1.2 OpenSSL itself returns the session's
     /// host then, which is set only if the server knew the name.)
     pub(crate) host: Option<Host>,
@@ -85,13 +91,50 @@ impl Connection {
         self.attachment.own.as_ref()?.callbacks()
     }
 
-    /// Returns true if a session may still be resumed whose full handshake was at this time, and notes the time for
-    /// the sessions that follow. A time in the future, by a clock that stepped back, is allowed.
-    pub(crate) fn resumes(&self, authenticated_s: u64) -> bool {
-        let may =
-            now_s().saturating_sub(authenticated_s) <= self.attachment.resumable_for.as_secs();
-        self.state().authenticated_s = may.then_some(authenticated_s);
+    /// Returns true if a session may still be resumed whose full handshake was at this time, and whose client's certificates
+    /// end then, and notes both for the sessions that follow. A time in the future, by a clock that stepped back, is allowed.
+    pub(crate) fn resumes(&self, authenticated_s: u64, ends_s: Option<u32>) -> bool {
+        let age_s = now_s().saturating_sub(authenticated_s);
+        let has_ended = ends_s.is_some_and(|ends_s| i64::from(ends_s) <= libcrypto_now_s());
+        let may = age_s <= self.attachment.resumable_for.as_secs() && !has_ended;
+        let mut state = self.state();
+        state.authenticated_s = may.then_some(authenticated_s);
+        state.ends_s = ends_s.filter(|_| may);
         may
+    }
+
+    /// Returns the time from which on one of the certificates is over that this connection's client was verified by, in this
+    /// handshake or in the one that the session comes from.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn ends_s(&self, ssl: *mut SSL) -> Option<u32> {
+        // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        let before = self.state().ends_s.filter(|_| is_resumed);
+        // A client of TLS 1.3 may show a certificate after it has resumed.
+        // SAFETY: the caller vouches for `ssl`.
+        let now = unsafe { verified_until_s(ssl) };
+        before.into_iter().chain(now).min()
+    }
+
+    /// Lets a session that is being made live no longer than its client's certificates. (Over TLS 1.3 the sessions that
+    /// follow it begin anew, and carry that end.)
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's; the session is its own, and nobody else uses it.
+    pub(crate) unsafe fn shortens(&self, ssl: *mut SSL, session: *mut SSL_SESSION) {
+        // SAFETY: the caller vouches for `ssl`.
+        let Some(ends_s) = (unsafe { self.ends_s(ssl) }) else { return };
+        // SAFETY: the caller vouches for `session`; the call only reads a number.
+        let made_s = unsafe { openssl_sys::SSL_SESSION_get_time(session) };
+        // SAFETY: the caller vouches for `session`; the call only reads a number.
+        let lifetime_s = unsafe { openssl_sys::SSL_SESSION_get_timeout(session) };
+        let left_s = c_long::from(ends_s).saturating_sub(made_s).max(0);
+        if left_s < lifetime_s {
+            // SAFETY: the caller vouches for `session`.
+            unsafe { ffi::SSL_SESSION_set_timeout(session, left_s) };
+        }
     }
 
     /// Returns the host that the client asks for, while OpenSSL reads its ClientHello.
@@ -334,6 +377,30 @@ unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
     let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
     // SAFETY: the caller vouches for `session`.
     (length > 0 || !asks) && !unsafe { has_expired(session) }
+}
+
+/// Returns the time from which on one of the certificates is over that the client was verified by in this handshake, its
+/// authorities' included. `None` if it was not verified, or if none ends before 2106.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn verified_until_s(ssl: *mut SSL) -> Option<u32> {
+    // SAFETY: the caller vouches for `ssl`; the call only reads a number.
+    let is_verified =
+        unsafe { openssl_sys::SSL_get_verify_result(ssl) } == c_long::from(openssl_sys::X509_V_OK);
+    // SAFETY: the caller vouches for `ssl`; null if the client has shown nothing.
+    let chain = unsafe { openssl_sys::SSL_get0_verified_chain(ssl) };
+    if !is_verified || chain.is_null() {
+        return None;
+    }
+    // SAFETY: the connection's own list, which lives longer than this call.
+    let chain: &StackRef<X509> = unsafe { StackRef::from_ptr(chain) };
+    let epoch = Asn1Time::from_unix(0).ok()?;
+    let end_s = |certificate: &X509Ref| {
+        let span = epoch.diff(certificate.not_after()).ok()?;
+        u32::try_from(i64::from(span.days) * 86_400 + i64::from(span.secs)).ok()
+    };
+    chain.iter().filter_map(end_s).min()
 }
 
 /// Returns true if the client's certificate in a session has expired.

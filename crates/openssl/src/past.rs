@@ -3,7 +3,7 @@
 //! A session can carry application data, which OpenSSL encrypts and authenticates with a ticket. Ours holds the time
 //! of the client's last full handshake, because over TLS 1.3 every resumption makes a new session, whose lifetime
 //! begins anew. In a stateless ticket it also holds the time when the client was last seen and its [`History`] then.
-//! It takes 7 or 19 bytes.
+//! It takes 7 or 19 bytes, and 4 more if the client has shown a certificate.
 //!
 //! Over TLS 1.2 a session carries nothing. Its lifetime does not begin anew. To hold the time of its last use it
 //! would have to be renewed every time, which misleads OpenSSL's client: it marks the old session as not resumable,
@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! "rj", 2 bytes | version, 1 | full handshake, seconds of Unix time, 4
+//! version 3: the end of the client's certificates, seconds of Unix time, 4
 //! last seen, milliseconds of Unix time, 8 | history, 4
 //! ```
 
@@ -23,6 +24,8 @@ use crate::ffi;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Past {
     pub(crate) authenticated_s: u32,
+    /// The time from which on one of the certificates is over that the client was verified by.
+    pub(crate) ends_s: Option<u32>,
     pub(crate) last_visit: Option<LastVisit>,
 }
 
@@ -34,9 +37,12 @@ pub(crate) struct LastVisit {
 
 impl Past {
     const PREFIX: [u8; 3] = *b"rj\x02";
+    const PREFIX_WITH_END: [u8; 3] = *b"rj\x03";
 
     fn to_bytes(self) -> Vec<u8> {
-        let mut bytes = [&Self::PREFIX[..], &self.authenticated_s.to_le_bytes()].concat();
+        let prefix = if self.ends_s.is_some() { Self::PREFIX_WITH_END } else { Self::PREFIX };
+        let mut bytes = [&prefix[..], &self.authenticated_s.to_le_bytes()].concat();
+        bytes.extend(self.ends_s.into_iter().flat_map(u32::to_le_bytes));
         if let Some(LastVisit { seen_ms, history }) = self.last_visit {
             bytes.extend_from_slice(&seen_ms.to_le_bytes());
             bytes.extend_from_slice(&history.to_bytes());
@@ -55,17 +61,35 @@ impl Past {
 
     /// Reads application data. `None` for data of another program.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let rest = bytes.strip_prefix(&Self::PREFIX)?;
+        let (prefix, rest) = bytes.split_first_chunk()?;
         let (authenticated_s, rest) = rest.split_first_chunk()?;
         let authenticated_s = u32::from_le_bytes(*authenticated_s);
+        let (ends_s, rest) = match *prefix {
+            Self::PREFIX => (None, rest),
+            Self::PREFIX_WITH_END => {
+                let (ends_s, rest) = rest.split_first_chunk()?;
+                (Some(u32::from_le_bytes(*ends_s)), rest)
+            }
+            _ => return None,
+        };
         if rest.is_empty() {
-            return Some(Self { authenticated_s, last_visit: None });
+            return Some(Self { authenticated_s, ends_s, last_visit: None });
         }
         let (seen_ms, history) = rest.split_first_chunk()?;
         let history = History::from_bytes(history.try_into().ok()?);
         let last_visit = Some(LastVisit { seen_ms: u64::from_le_bytes(*seen_ms), history });
-        Some(Self { authenticated_s, last_visit })
+        Some(Self { authenticated_s, ends_s, last_visit })
     }
+}
+
+/// Returns the time from which on one of the certificates is over that a session's client was verified by, as the session
+/// carries it.
+///
+/// # Safety
+/// `session` is valid.
+pub(crate) unsafe fn ends_s(session: *mut SSL_SESSION) -> Option<u32> {
+    // SAFETY: the caller vouches for `session`.
+    unsafe { Past::of(session) }.and_then(|past| past.ends_s)
 }
 
 /// Returns the Unix time of the full handshake that a session comes from. A session that does not carry it was made
@@ -86,13 +110,13 @@ pub(crate) unsafe fn authenticated_s(session: *mut SSL_SESSION) -> u64 {
     )
 }
 
-/// Writes the time of an older full handshake into a session of TLS 1.3. The session of a full handshake needs no
-/// such note, because its own time says the same.
+/// Writes the time of the full handshake into a session of TLS 1.3, and the end of the client's certificates. The session
+/// of a full handshake without certificates needs no such note, because its own time says the same.
 ///
 /// # Safety
 /// `session` is valid, and nobody else uses it.
-pub(crate) unsafe fn inherit(session: *mut SSL_SESSION, authenticated_s: u64) {
-    let past = Past { authenticated_s: authenticated_s as u32, last_visit: None };
+pub(crate) unsafe fn inherit(session: *mut SSL_SESSION, authenticated_s: u64, ends_s: Option<u32>) {
+    let past = Past { authenticated_s: authenticated_s as u32, ends_s, last_visit: None };
     // SAFETY: the caller vouches for `session`.
     unsafe { carry(session, past) };
 }
@@ -149,8 +173,10 @@ mod tests {
     fn a_past_is_read_as_it_was_written() {
         let history = History::from_bytes([1, 2, 3, 4]);
         let last_visit = Some(LastVisit { seen_ms: 1_800_000_000_123, history });
-        for (past, length) in [(last_visit, 19), (None, 7)].map(|(last_visit, length)| {
-            (Past { authenticated_s: 1_800_000_000, last_visit }, length)
+        let end = Some(1_900_000_000);
+        let all = [(last_visit, None, 19), (None, None, 7), (last_visit, end, 23), (None, end, 11)];
+        for (past, length) in all.map(|(last_visit, ends_s, length)| {
+            (Past { authenticated_s: 1_800_000_000, ends_s, last_visit }, length)
         }) {
             let bytes = past.to_bytes();
             assert_eq!((Past::from_bytes(&bytes), bytes.len()), (Some(past), length));

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::ffi;
 use crate::guard::guard;
 use crate::info::of_ssl_or_new;
-use crate::past::{LastVisit, Past, authenticated_s, carry, is_single_use};
+use crate::past::{LastVisit, Past, authenticated_s, carry, ends_s, is_single_use};
 
 /// Makes the context's tickets carry their client's history.
 ///
@@ -35,12 +35,19 @@ unsafe extern "C" fn ticket_made(ssl: *mut SSL, _argument: *mut c_void) -> c_int
         // SAFETY: `ssl` is valid; the call only reads a number.
         let is_stateless = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TICKET == 0;
         // SAFETY: OpenSSL passes a valid SSL.
-        let is_stateless = is_stateless && unsafe { is_single_use(ssl) };
+        let carries = is_stateless && unsafe { is_single_use(ssl) };
         // SAFETY: `ssl` is valid; the reference is borrowed.
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
-        if let Some(connection) = connection.filter(|_| is_stateless && !session.is_null()) {
+        let Some(connection) = connection.filter(|_| is_stateless && !session.is_null()) else {
+            return;
+        };
+        // SAFETY: OpenSSL passes a valid SSL; the connection's session lives during the call, and is being made.
+        unsafe { connection.shortens(ssl, session) };
+        if carries {
             // SAFETY: OpenSSL passes a valid SSL.
-            let past = past_of(connection, unsafe { connection.resumed_since_s(ssl) });
+            let ends_s = unsafe { connection.ends_s(ssl) };
+            // SAFETY: OpenSSL passes a valid SSL.
+            let past = past_of(connection, unsafe { connection.resumed_since_s(ssl) }, ends_s);
             // SAFETY: the connection's session lives during the call, and is being made.
             unsafe { carry(session, past) };
         }
@@ -48,10 +55,10 @@ unsafe extern "C" fn ticket_made(ssl: *mut SSL, _argument: *mut c_void) -> c_int
     1
 }
 
-fn past_of(connection: &Connection, resumed_since_s: Option<u64>) -> Past {
+fn past_of(connection: &Connection, resumed_since_s: Option<u64>, ends_s: Option<u32>) -> Past {
     let authenticated_s = resumed_since_s.unwrap_or_else(now_s) as u32;
     let (seen_ms, history) = (unix_ms(), connection.state().visit.history());
-    Past { authenticated_s, last_visit: Some(LastVisit { seen_ms, history }) }
+    Past { authenticated_s, ends_s, last_visit: Some(LastVisit { seen_ms, history }) }
 }
 
 /// Reads the past that a client's ticket carries, if the ticket was opened. The handshake goes on in any case.
@@ -96,7 +103,9 @@ unsafe fn opened(connection: &Connection, session: *mut SSL_SESSION) -> c_int {
         recall(connection, last_visit);
     }
     // SAFETY: the caller vouches for `session`.
-    if connection.resumes(unsafe { authenticated_s(session) }) {
+    let ends_s = unsafe { ends_s(session) };
+    // SAFETY: the caller vouches for `session`.
+    if connection.resumes(unsafe { authenticated_s(session) }, ends_s) {
         // SAFETY: the caller vouches for `session`.
         unsafe { connection.gives(session) };
         return ffi::SSL_TICKET_RETURN_USE_RENEW;

@@ -17,12 +17,16 @@ pub(crate) fn shows_certificate(session: &[u8]) -> Option<bool> {
 }
 
 /// Returns true if the session's client has shown a certificate whose time is over by now, or cannot be read. The public
-/// key that a client shows without a certificate (RFC 7250) has no end.
+/// key that a client shows without a certificate (RFC 7250) has no end. Of the authorities that the client has shown, too, none
+/// may be over: which of them it was verified by is not in the session, and a full handshake tells.
 pub(crate) fn has_expired(session: &[u8], now_s: u64) -> bool {
     let Some(Some(chain)) = certificates(session) else { return false };
-    let Some(shown) = first(chain) else { return true };
+    let mut shown = Rest(chain);
+    let Some(own) = shown.counted(3) else { return true };
     let is_over = |end_s| end_s < now_s.try_into().unwrap_or(i64::MAX);
-    end_s(shown).map_or_else(|| !is_public_key(shown), is_over)
+    let mut authorities = std::iter::from_fn(|| shown.counted(3));
+    end_s(own).map_or_else(|| !is_public_key(own), is_over)
+        || authorities.any(|authority| end_s(authority).is_some_and(is_over))
 }
 
 /// Returns true for a public key alone, which is a `SubjectPublicKeyInfo`.
@@ -34,11 +38,6 @@ fn is_public_key(shown: &[u8]) -> bool {
 fn end_s(certificate: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
-}
-
-/// Returns the first certificate of a chain, which is the client's own.
-fn first(chain: &[u8]) -> Option<&[u8]> {
-    Rest(chain).counted(3)
 }
 
 /// Returns the certificates that the session's client has shown, each after its length in 3 bytes, if it has shown any.
@@ -139,6 +138,26 @@ mod tests {
             assert!(has_expired(&of(unreadable), 0), "{unreadable:?}");
         }
         assert!(!has_expired(&session(b"a", b"", b"h2"), u64::MAX));
+    }
+
+    #[test]
+    fn an_authority_that_was_shown_has_one_too() {
+        const END_S: u64 = 1_893_456_000;
+        let below = Authority::new().below_with(|parameters| {
+            parameters.not_after = date_time_ymd(2030, 1, 1);
+        });
+        let pair = below.issue(&["client"]);
+        let chain = [&pair.der[..], below.der()].map(|der| {
+            let length = (der.len() as u32).to_be_bytes();
+            [&length[1..], der].concat()
+        });
+        let chain = chain.concat();
+        let length = (chain.len() as u32).to_be_bytes();
+        let shown = [&[1], &length[1..], &chain].concat();
+        let session =
+            [&[0, 3, 4, 0x13, 1, 2, 8, 8, 0][..], &shown, &[0], &[0, 0], &[0; 12]].concat();
+        assert_eq!(shows_certificate(&session), Some(true));
+        assert!(!has_expired(&session, END_S) && has_expired(&session, END_S + 1));
     }
 
     #[test]

@@ -50,7 +50,13 @@ impl Authority {
 
     /// An authority that this one has certified.
     pub fn below(&self) -> Self {
-        let (parameters, key) = authority();
+        self.below_with(|_| {})
+    }
+
+    /// The same, with its parameters changed.
+    pub fn below_with(&self, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let (mut parameters, key) = authority();
+        change(&mut parameters);
         let issuer = CertifiedIssuer::signed_by(parameters, key, &self.issuer);
         Self { issuer: issuer.expect("a certificate") }
     }

@@ -13,7 +13,7 @@ use rejoin_testkit::certificates::{Authority, Pair};
 
 /// The client on one of the revocation lists.
 const REVOKED: u64 = 7;
-/// How long the certificate of `brief.pem` and `brief-list.pem` hold from now on. Situations move the clock farther, and
+/// How long the certificate of `brief.pem`, the authority's in `passing.pem`, and `brief-list.pem` hold from now on. Situations move the clock farther, and
 /// less than the two hours after which OpenSSL drops sessions.
 const BRIEF: Duration = Duration::from_secs(3_600);
 
@@ -42,6 +42,10 @@ impl Papers {
         let brief = client(&one, "brief", |parameters| {
             parameters.not_after = date_time_ymd(1970, 1, 1) + now + BRIEF;
         });
+        let passing = one.below_with(|parameters| {
+            parameters.not_after = date_time_ymd(1970, 1, 1) + now + BRIEF;
+        });
+        let passing = client(&passing, "passing", |_| {}) + &passing.pem();
         let files = [
             ("one.pem", one.pem()),
             ("other.pem", other.pem()),
@@ -53,6 +57,7 @@ impl Papers {
             ("stranger.pem", stranger),
             ("deep.pem", deep),
             ("brief.pem", brief),
+            ("passing.pem", passing),
         ];
         let files = files.map(|(name, text)| (name.to_owned(), text)).into_iter();
         Self(files.chain([&one, &other].into_iter().flat_map(found_by_hash)).collect())
