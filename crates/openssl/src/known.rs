@@ -2,7 +2,8 @@
 //!
 //! A program is known by the file that its callback is in, and by the form of its session-id contexts. nginx makes
 //! SHA-1 of its own certificates and of the authorities' names (`ngx_ssl_session_id_context`), and resumes sessions of
-//! other processes from a cache of its own under that context alone. What else it checks, OpenSSL does, and shows. Apache
+//! other processes from a cache of its own under that context alone. What else it checks, OpenSSL does, and shows, but for
+//! the signature algorithms of clients (`ssl_conf_command ClientSignatureAlgorithms`), which no function returns. Apache
 //! is not here: its context is the name of a virtual server, and its callback checks more, such as the depth and OCSP.
 
 use std::ffi::{CStr, OsStr};
