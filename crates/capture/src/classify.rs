@@ -354,8 +354,16 @@ impl Facts {
         self.client_hello.as_ref().is_some_and(|(hello, _)| {
             hello.session_id_length == Some(0)
                 && hello.ticket_length == Some(0)
-                && hello.pre_shared_key == Some(false)
+                && self.offers_key() == Some(false)
         })
+    }
+
+    /// Returns true if the client offered a pre-shared key. An encrypted hello, or one made up, is no offer to a
+    /// server that chose a version before TLS 1.3: such a server cannot read it.
+    fn offers_key(&self) -> Option<bool> {
+        let (hello, _) = self.client_hello.as_ref()?;
+        let is_before_1_3 = matches!(self.version(), Some(version) if version.is_before_1_3());
+        hello.pre_shared_key.or_else(|| (hello.is_whole && is_before_1_3).then_some(false))
     }
 
     /// The time at which both sides had sent encrypted records.
@@ -374,8 +382,7 @@ impl Facts {
         };
         let unknown = (Class::Unknown, Some(Evidence::ShOnly), Some(hello_at));
         if self.version().is_some_and(Version::is_1_3) {
-            let offer = self.client_hello.as_ref().and_then(|(hello, _)| hello.pre_shared_key);
-            return match (server_hello.pre_shared_key, offer) {
+            return match (server_hello.pre_shared_key, self.offers_key()) {
                 (Some(true), _) => (Class::Resumed, Some(Evidence::ShPreSharedKey), Some(hello_at)),
                 (Some(false), _) => (Class::Full, Some(Evidence::ShWithoutPsk), Some(hello_at)),
                 (None, Some(false)) => self.nothing_offered(),
@@ -473,7 +480,7 @@ impl Facts {
             evidence,
             hrr: self.retry,
             ch_whole: hello.map(|hello| hello.is_whole),
-            psk_offered: hello.and_then(|hello| hello.pre_shared_key),
+            psk_offered: self.offers_key(),
             early_data_offered: hello.and_then(|hello| hello.early_data),
             offered_sid_len: hello.and_then(|hello| hello.session_id_length),
             offered_ticket_len: hello.and_then(|hello| hello.ticket_length),

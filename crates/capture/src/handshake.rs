@@ -39,10 +39,11 @@ pub struct Handshake {
     pub evidence: Option<Evidence>,
     /// True if the server sent a HelloRetryRequest.
     pub hrr: bool,
-    /// True if the ClientHello was captured to its end: what is not known of it was not in it.
+    /// True if the ClientHello was captured to its end: what is not known of it was not in it, unless
+    /// there is an encrypted one in it.
     pub ch_whole: Option<bool>,
     /// True if the client offered a pre-shared key. `None` if the capture does not show it, as with
-    /// everything that was offered.
+    /// everything that was offered. Where `ech_offered` is true it may be in the encrypted hello.
     pub psk_offered: Option<bool>,
     /// True if the client offered early data.
     pub early_data_offered: Option<bool>,
@@ -260,6 +261,11 @@ impl Version {
     /// encrypted.
     pub(crate) fn is_1_3(self) -> bool {
         matches!(self, Self::Tls13 | Self::Dtls13)
+    }
+
+    /// Returns true for the versions before these.
+    pub(crate) fn is_before_1_3(self) -> bool {
+        !self.is_1_3() && !matches!(self, Self::Other(_))
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) struct ClientHello {
     pub(crate) ticket_length: Option<usize>,
     pub(crate) ticket: Option<Digest>,
     pub(crate) server_name: Option<String>,
+    /// `None` also if there is none beside an encrypted hello, in which it may be. The same holds for early data.
     pub(crate) pre_shared_key: Option<bool>,
     pub(crate) early_data: Option<bool>,
     /// The protocols offered (ALPN), separated by commas.
@@ -126,9 +127,11 @@ impl ClientHello {
         hello.is_whole = parsed.is_some() && body.len() >= length as usize;
         if hello.is_whole {
             hello.ticket_length.get_or_insert(0);
-            hello.pre_shared_key.get_or_insert(false);
-            hello.early_data.get_or_insert(false);
-            hello.encrypted_hello.get_or_insert(false);
+            // Behind an encrypted hello there is another one, with offers of its own.
+            if !*hello.encrypted_hello.get_or_insert(false) {
+                hello.pre_shared_key.get_or_insert(false);
+                hello.early_data.get_or_insert(false);
+            }
             hello.ja4 = Some(Ja4::of(&shape));
         }
         Some(hello)

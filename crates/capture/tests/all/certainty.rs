@@ -256,6 +256,51 @@ fn an_unknown_version_has_no_verdict() {
     }
 }
 
+/// The extension with an encrypted ClientHello (RFC 9849), or one made up.
+fn encrypted_hello() -> Vec<u8> {
+    extension(
+        0xfe0d,
+        &[&[0, 0, 1, 0, 1, 7][..], &with_length(&[8; 32]), &with_length(&[9; 240])].concat(),
+    )
+}
+
+#[test]
+fn what_an_encrypted_hello_offers_is_unknown() {
+    let hello = record(22, &offering(&encrypted_hello()));
+    let answer = tls_1_3(&[extension(51, &[1; 36]), extension(41, &[0, 0])].concat());
+    let answer = record(22, &answer);
+    // Its choice of a key comes last.
+    for (captured, cls) in [(answer.len(), Class::Resumed), (90, Class::Unknown)] {
+        let mut capture = Capture::new();
+        capture.client(0, &hello);
+        add(&mut capture, (false, 0, &answer), captured);
+        let found = capture.handshake();
+        assert_eq!((found.cls, found.ch_whole), (cls, Some(true)), "{captured}: {found:?}");
+        assert_eq!((found.psk_offered, found.early_data_offered), (None, None));
+    }
+    // A whole answer without a key is full, whichever hello it answers.
+    let mut capture = Capture::new();
+    capture.client(0, &hello);
+    capture.server(0, &record(22, &tls_1_3(&extension(51, &[1; 36]))));
+    let found = capture.handshake();
+    assert_eq!((found.cls, found.psk_offered), (Class::Full, None));
+    // Beside one that is made up is a key that counts.
+    let mut capture = Capture::new();
+    let offers = [encrypted_hello(), extension(42, &[]), extension(41, &[2; 240])].concat();
+    capture.client(0, &record(22, &offering(&offers)));
+    let found = &capture.handshakes()[0];
+    assert_eq!((found.psk_offered, found.early_data_offered), (Some(true), Some(true)));
+}
+
+#[test]
+fn a_server_before_1_3_reads_no_encrypted_hello() {
+    let mut capture = Capture::new();
+    capture.client(0, &record(22, &offering(&encrypted_hello())));
+    capture.server(0, &record(22, &[server_hello(&[]), message(CERTIFICATE, &[7; 90])].concat()));
+    let found = capture.handshake();
+    assert_eq!((found.cls, found.psk_offered), (Class::Full, Some(false)));
+}
+
 /// The PROXY headers of a client at 203.0.113.9:5555.
 fn proxy_headers() -> [Vec<u8>; 2] {
     let text = b"PROXY TCP4 203.0.113.9 192.0.2.1 5555 443\r\n".to_vec();
