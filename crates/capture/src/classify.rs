@@ -366,6 +366,12 @@ impl Facts {
         hello.pre_shared_key.or_else(|| (hello.is_whole && is_before_1_3).then_some(false))
     }
 
+    /// Returns true if the client certainly offered no early data. With it, a client of TLS 1.3 sends a
+    /// ChangeCipherSpec before it has an answer (RFC 8446, D.4).
+    fn offers_no_early_data(&self) -> bool {
+        self.client_hello.as_ref().is_some_and(|(hello, _)| hello.early_data == Some(false))
+    }
+
     /// The time at which both sides had sent encrypted records.
     fn encrypted_at(&self) -> Option<At> {
         let [first, second] = match self.is_tls_1_3() {
@@ -399,7 +405,9 @@ impl Facts {
             (Some(_), Some(at), _) => {
                 (Class::Resumed, Some(Evidence::ServerCcsFirstNoCert), Some(at))
             }
-            (Some(_), None, Some(at)) => (Class::Resumed, Some(Evidence::ClientCcsNoCke), Some(at)),
+            (Some(_), None, Some(at)) if self.offers_no_early_data() => {
+                (Class::Resumed, Some(Evidence::ClientCcsNoCke), Some(at))
+            }
             // Where nothing is missing, the server stopped there.
             _ if !from_server.is_whole && self.offered_nothing() => self.nothing_offered(),
             _ => unknown,

@@ -206,8 +206,8 @@ pub enum Evidence {
     /// The server's ChangeCipherSpec follows its ServerHello without any key-exchange message, and no
     /// byte between them is missing.
     ServerCcsFirstNoCert,
-    /// The client's ChangeCipherSpec follows its ClientHello without a ClientKeyExchange, and no byte
-    /// between them is missing.
+    /// The client's ChangeCipherSpec follows its ClientHello, which offers no early data, without a
+    /// ClientKeyExchange, and no byte between them is missing.
     ClientCcsNoCke,
     /// The client offered nothing that could be resumed.
     NothingOffered,

@@ -301,6 +301,22 @@ fn a_server_before_1_3_reads_no_encrypted_hello() {
     assert_eq!((found.cls, found.psk_offered), (Class::Full, Some(false)));
 }
 
+/// A client that sends early data sends its ChangeCipherSpec at once (RFC 8446, D.4), also to a server that then chooses an
+/// earlier version.
+#[test]
+fn a_change_before_early_data_shows_no_resumption() {
+    let hello = |early: &[u8]| record(22, &offering(&[early, &extension(35, &[])].concat()));
+    for (early, cls) in [(extension(42, &[]), Class::Unknown), (vec![], Class::Resumed)] {
+        let mut capture = Capture::new();
+        let hello = hello(&early);
+        capture.client(0, &[&hello[..], &record(20, &[1]), &record(23, &[4; 80])].concat());
+        // What follows the ServerHello was lost.
+        capture.server(0, &record(22, &server_hello(&[])));
+        let found = capture.handshake();
+        assert_eq!(found.cls, cls, "{found:?}");
+    }
+}
+
 /// The PROXY headers of a client at 203.0.113.9:5555.
 fn proxy_headers() -> [Vec<u8>; 2] {
     let text = b"PROXY TCP4 203.0.113.9 192.0.2.1 5555 443\r\n".to_vec();
