@@ -9,8 +9,9 @@ use std::io::{self, Cursor, Read};
 use flate2::read::MultiGzDecoder;
 use pcap_parser::nom::{Err as NomError, IResult};
 use pcap_parser::{
-    Block, LegacyPcapBlock, PcapError, PcapNGOption, parse_block_be, parse_block_le,
-    parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header,
+    Block, InterfaceDescriptionBlock, LegacyPcapBlock, PcapError, PcapNGOption, parse_block_be,
+    parse_block_le, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_frame_modified,
+    parse_pcap_header,
 };
 
 use crate::error::{Error, Stop};
@@ -393,7 +394,7 @@ pub(crate) const INTERFACE_BYTES: usize = size_of::<Interface>();
 struct Interface {
     link: i32,
     snap_length: u32,
-    units_per_second: u64,
+    resolution: Resolution,
     offset_s: i64,
     /// The packets dropped by what is told beside each packet, and by the statistics, which tell all of them again.
     dropped: [u64; 2],
@@ -410,10 +411,52 @@ struct BlockOfPacket<'a> {
     data: &'a [u8],
 }
 
+/// The unit of an interface's times: one second divided by a power of ten or of two.
+#[derive(Clone, Copy)]
+enum Resolution {
+    Ten(u32),
+    Two(u32),
+}
+
+impl Resolution {
+    /// Reads the option `if_tsresol`. Without it times are in microseconds.
+    fn of(option: Option<&[u8]>) -> Self {
+        const OF_TWO: u8 = 0x80;
+        match option {
+            Some([power, ..]) if power & OF_TWO != 0 => Self::Two(u32::from(power & !OF_TWO)),
+            Some([power, ..]) => Self::Ten(u32::from(*power)),
+            _ => Self::Ten(6),
+        }
+    }
+
+    /// Converts a time to nanoseconds, rounded down. Of a unit that makes any time 0 that is the result.
+    fn nanos(self, units: u64) -> u128 {
+        let nanos = u128::from(units) * 1_000_000_000;
+        match self {
+            Self::Ten(power) => 10_u128.checked_pow(power).map_or(0, |seconds| nanos / seconds),
+            Self::Two(power) => nanos.checked_shr(power).unwrap_or(0),
+        }
+    }
+}
+
 impl Interface {
+    /// Reads the description of an interface. The parser takes numbers in options for little-endian.
+    fn of(description: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Self {
+        const RESOLUTION: u16 = 9;
+        const OFFSET: u16 = 14;
+        let offset = option(&description.options, OFFSET);
+        let offset = offset.and_then(|bytes| long_number(bytes, big_endian)).unwrap_or(0);
+        Self {
+            link: description.linktype.0,
+            snap_length: description.snaplen,
+            resolution: Resolution::of(option(&description.options, RESOLUTION)),
+            offset_s: offset.cast_signed(),
+            dropped: [0; 2],
+        }
+    }
+
     fn time_ns(self, high: u32, low: u32) -> u64 {
-        let units = u128::from(high) << 32 | u128::from(low);
-        let nanos = units * 1_000_000_000 / u128::from(self.units_per_second.max(1));
+        let nanos = self.resolution.nanos(u64::from(high) << 32 | u64::from(low));
         let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);
         let nanos = nanos.saturating_add(i128::from(self.offset_s) * 1_000_000_000);
         u64::try_from(nanos.max(0)).unwrap_or(NO_TIME)
@@ -482,13 +525,7 @@ fn pcapng_block(
     let Section { big_endian, interfaces, processes } = section;
     let packet = match block {
         Block::InterfaceDescription(description) if interfaces.len() < MOST_INTERFACES => {
-            interfaces.push(Interface {
-                link: description.linktype.0,
-                snap_length: description.snaplen,
-                units_per_second: description.ts_resolution().unwrap_or(1_000_000),
-                offset_s: description.ts_offset(),
-                dropped: [0; 2],
-            });
+            interfaces.push(Interface::of(description, *big_endian));
             return;
         }
         Block::ProcessInformation(block) if processes.len() < MOST_PROCESSES => {

@@ -79,6 +79,62 @@ fn pcapng(frame: &[u8]) -> Vec<u8> {
     [section(ETHERNET), milliseconds, unknown, packet(1, time, frame)].concat()
 }
 
+/// A pcapng in a byte order, whose interface has this resolution, and times that count from this second on.
+fn pcapng_with(big_endian: bool, resolution: u8, offset_s: i64, time: u64) -> Vec<u8> {
+    let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let block = |kind: u32, body: Vec<u8>| {
+        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+        let length = word(u32::try_from(12 + body.len() + padding.len()).unwrap());
+        [&word(kind)[..], &length, &body, &padding, &length].concat()
+    };
+    let header = [&word(0x1a2b_3c4d)[..], &half(1), &half(0), &[0xff; 8]].concat();
+    let offset = if big_endian { offset_s.to_be_bytes() } else { offset_s.to_le_bytes() };
+    let options = [
+        [half(9), half(1)].concat(),
+        vec![resolution, 0, 0, 0],
+        [half(14), half(8)].concat(),
+        offset.to_vec(),
+        vec![0; 4],
+    ];
+    let raw = half(u16::try_from(RAW).unwrap());
+    let interface = [&raw[..], &[0; 6], &options.concat()].concat();
+    let frame = ip_v4(6, &tcp());
+    let length = u32::try_from(frame.len()).unwrap();
+    let halves = [(time >> 32) as u32, time as u32];
+    let words = [0, halves[0], halves[1], length, length].map(word).concat();
+    [block(0x0a0d_0d0a, header), block(1, interface), block(6, [words, frame].concat())].concat()
+}
+
+/// A quarter of a second after some second.
+#[test]
+fn times_of_any_resolution_and_offset_are_read() {
+    let seconds = u64::from(TIME.0);
+    for big_endian in [false, true] {
+        for (resolution, time) in [
+            (6, seconds * 1_000_000 + 250_000),
+            (9, seconds * 1_000_000_000 + 250_000_000),
+            (0x80 | 2, seconds * 4 + 1),
+            (0x80 | 20, (seconds << 20) + (1 << 18)),
+            (0x80 | 32, (seconds << 32) + (1 << 30)),
+        ] {
+            let capture = pcapng_with(big_endian, resolution, 0, time);
+            assert_found(&format!("{resolution:#x}"), &capture);
+        }
+        for offset in [1_600_000_000, 1_700_000_000, -1] {
+            let time = u64::try_from(1_600_000_000_250 - offset * 1_000).unwrap_or(0);
+            let (found, _) = read(&pcapng_with(big_endian, 3, offset, time));
+            let expected = if offset > 1_600_000_000 { 1.7e9 } else { 1_600_000_000.25 };
+            assert_eq!(found[0].t_ch, Some(expected), "{offset}");
+        }
+        // A unit so small that all times are the offset.
+        for (resolution, after) in [(20, 0.184_467), (40, 0.0), (0x80 | 100, 0.0), (0xff, 0.0)] {
+            let (found, _) = read(&pcapng_with(big_endian, resolution, 1_000, u64::MAX));
+            assert_eq!(found[0].t_ch, Some(1_000.0 + after), "{resolution}");
+        }
+    }
+}
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
