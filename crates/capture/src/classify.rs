@@ -334,6 +334,13 @@ impl Facts {
         }
     }
 
+    /// Ends the count of a side whose Finished message was seen, or that sends data already (up to DTLS 1.2).
+    pub(crate) fn has_finished(&mut self, side: Side) {
+        if let Some(sent) = self.sent.get_mut(side) {
+            sent.is_counted = true;
+        }
+    }
+
     fn stop_counting(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.is_counted = true);
     }

@@ -5,7 +5,7 @@
 //! ChangeCipherSpec was read.
 
 use super::messages::{Message, Messages};
-use super::record::{CHANGE_CIPHER_SPEC, Fragment, Plain, Record};
+use super::record::{CHANGE_CIPHER_SPEC, Fragment, Plain, Record, WITH_CONNECTION_ID};
 use crate::bytes::Bytes;
 use crate::classify::Facts;
 use crate::handshake::{Carrier, Handshake};
@@ -84,18 +84,29 @@ impl Association {
         emit: &mut dyn FnMut(Handshake),
     ) {
         self.last = Some(at);
+        let mut has_finished = false;
         for _ in 0..MOST_RECORDS {
             let Some((record, rest)) = Record::parse(payload) else { break };
             match record {
                 Record::Plain(record) => self.plain(side, &record, at, emit),
-                Record::Encrypted(None | Some(APPLICATION_DATA)) => {
+                Record::Encrypted(None) => self.facts.application_data(side, at),
+                Record::Encrypted(Some(APPLICATION_DATA)) => {
                     self.facts.application_data(side, at);
+                    // Behind the Finished message, even if that was lost.
+                    if !has_finished {
+                        self.facts.has_finished(side);
+                    }
                 }
+                // The first message under keys. A connection ID hides its type.
+                Record::Encrypted(Some(HANDSHAKE | WITH_CONNECTION_ID)) => has_finished = true,
                 Record::Encrypted(Some(_)) => {}
             }
             payload = rest;
         }
         self.facts.datagram(side, length);
+        if has_finished {
+            self.facts.has_finished(side);
+        }
         if self.facts.is_complete() && !self.facts.is_reported() {
             emit(self.facts.report(Carrier::Dtls, self.ends));
             self.facts.reported();

@@ -6,7 +6,7 @@ use crate::tls::{CLIENT_HELLO, HANDSHAKE, SERVER_HELLO};
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
 const ACKNOWLEDGEMENT: u8 = 26;
 /// A record with a connection ID, of unknown length (RFC 9146, 4).
-const WITH_CONNECTION_ID: u8 = 25;
+pub(super) const WITH_CONNECTION_ID: u8 = 25;
 const LARGEST_RECORD: usize = (1 << 14) + 2048;
 const LARGEST_MESSAGE: u32 = 1 << 18;
 

@@ -1,6 +1,6 @@
 //! DTLS handshakes in captures made by hand, record by record.
 
-use rejoin_capture::{Carrier, Class, Evidence, Handshake, Version};
+use rejoin_capture::{Analyser, Carrier, Class, Evidence, Handshake, Limits, Version};
 use rejoin_testkit::made_capture::*;
 
 const DTLS_1_2: [u8; 2] = [0xfe, 0xfd];
@@ -112,6 +112,30 @@ fn a_ticket_that_the_server_accepts_is_a_resumption() {
     assert_eq!(handshake.cls, Class::Resumed);
     assert_eq!(handshake.evidence, Some(Evidence::ServerCcsFirstNoCert));
     assert_eq!((handshake.offered_ticket_len, handshake.completed), (Some(160), true));
+}
+
+/// The server alone sends data, as a sensor's peer may do, or nobody does.
+#[test]
+fn a_handshake_is_over_with_its_finished_messages() {
+    for (datagrams, class) in [(full(), Class::Full), (resumed(), Class::Resumed)] {
+        let handshake_only = &datagrams[..datagrams.len() - 2];
+        let bytes = |from: u16| -> u64 {
+            let lengths = handshake_only.iter().filter(|sent| sent.0 == from);
+            lengths.map(|(_, payload)| payload.len() as u64).sum()
+        };
+        for data_of_server in [0, 1, 300] {
+            let mut datagrams = handshake_only.to_vec();
+            datagrams.extend(vec![data(SERVER); data_of_server]);
+            let found = handshake(&datagrams);
+            assert_eq!((found.cls, found.completed), (class, true));
+            let counted = [found.bytes_from_client, found.bytes_from_server];
+            assert_eq!(counted, [CLIENT, SERVER].map(bytes), "{data_of_server}");
+            // It is given before the capture ends.
+            let mut analyser = Analyser::new(Limits::default());
+            let part = analyser.read_part(&captured(&datagrams).0[..], |_| {}).unwrap();
+            assert_eq!(part.handshakes, 1);
+        }
+    }
 }
 
 /// Whatever is lost, and whatever comes late, a verdict is right or unknown.
