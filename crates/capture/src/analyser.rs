@@ -167,7 +167,7 @@ impl Analyser {
         let Some(packet) = ip::parse(packet) else { return };
         if packet.fragment.is_none() {
             self.payload(&packet, at, depth, emit);
-        } else if let Some(whole) = self.fragments.add(&packet) {
+        } else if let Some(whole) = self.fragments.add(&packet, at) {
             let whole = Packet { payload: &whole, length: whole.len(), fragment: None, ..packet };
             self.payload(&whole, at, depth, emit);
         }

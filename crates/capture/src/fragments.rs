@@ -6,13 +6,16 @@ use std::net::IpAddr;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::ip::Packet;
+use crate::ip::{Fragment, Packet};
 use crate::limits::Limits;
+use crate::observation::{At, NO_TIME};
 
 const LARGEST_PACKET_BYTES: usize = 1 << 16;
 const MOST_PARTS: usize = 256;
 /// The memory of a kept fragment besides its bytes.
 const PART_BYTES: usize = 384;
+/// The time after which the rest of a packet is not expected any more, as in Linux (`ipfrag_time`). Identifications are used again.
+const OLDEST_NS: u64 = 30_000_000_000;
 
 type Key = (IpAddr, IpAddr, u8, u32);
 
@@ -26,8 +29,9 @@ pub(crate) struct Fragments {
     order: VecDeque<Key>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Parts {
+    begun_ns: u64,
     parts: Vec<(usize, Vec<u8>)>,
     held_bytes: usize,
     length: Option<usize>,
@@ -44,7 +48,7 @@ impl Fragments {
     }
 
     /// Adds a fragment. Returns the packet's payload once it is complete.
-    pub(crate) fn add(&mut self, packet: &Packet<'_>) -> Option<Vec<u8>> {
+    pub(crate) fn add(&mut self, packet: &Packet<'_>, at: At) -> Option<Vec<u8>> {
         let fragment = packet.fragment?;
         let end = fragment.offset.checked_add(packet.payload.len())?;
         if packet.payload.is_empty() || end > LARGEST_PACKET_BYTES {
@@ -54,7 +58,11 @@ impl Fragments {
         if !self.waiting.contains_key(&key) {
             self.order.push_back(key);
         }
-        let parts = self.waiting.entry(key).or_default();
+        let parts = self.waiting.entry(key).or_insert_with(|| Parts::new(at));
+        if !parts.may_continue_with(fragment, packet.payload, at) {
+            self.held_bytes -= parts.held_bytes;
+            *parts = Parts::new(at);
+        }
         if parts.parts.len() >= MOST_PARTS {
             return None;
         }
@@ -87,6 +95,25 @@ impl Fragments {
 }
 
 impl Parts {
+    fn new(at: At) -> Self {
+        Self { begun_ns: at.time_ns, parts: Vec::new(), held_bytes: 0, length: None }
+    }
+
+    /// Returns false if this fragment shows that it is of another packet with the same identification.
+    fn may_continue_with(&self, fragment: Fragment, payload: &[u8], at: At) -> bool {
+        let has_times = at.time_ns != NO_TIME && self.begun_ns != NO_TIME;
+        if has_times && at.time_ns.abs_diff(self.begun_ns) > OLDEST_NS {
+            return false;
+        }
+        let end = fragment.offset + payload.len();
+        let is_end = !fragment.more;
+        // One of the two may have been cut.
+        let is_same = |bytes: &[u8]| bytes.iter().zip(payload).all(|(one, other)| one == other);
+        let mut at_same = self.parts.iter().filter(|(offset, _)| *offset == fragment.offset);
+        at_same.all(|(_, bytes)| is_same(bytes))
+            && !self.length.is_some_and(|length| is_end && length != end)
+    }
+
     fn whole(&mut self) -> Option<Vec<u8>> {
         let length = self.length?;
         self.parts.sort_by_key(|(offset, _)| *offset);

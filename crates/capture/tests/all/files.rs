@@ -412,6 +412,27 @@ fn packets_that_were_dropped_are_counted() {
     }
 }
 
+/// An identification is used again while a part of an earlier packet still waits.
+#[test]
+fn fragments_of_an_earlier_packet_are_not_taken() {
+    let (tcp, other) = (tcp(), [0xee; 16]);
+    // Each of 16 bytes, in units of 8, and the rest.
+    let parts = [(0, 0..16, 0x2000), (2, 16..32, 0x2000), (4, 32..tcp.len(), 0)]
+        .map(|(place, bytes, more)| fragment(6, &tcp[bytes], place | more));
+    let found = |stale: &[u8], older_s: u32, order: [usize; 3]| {
+        let frames = [&[stale.to_vec()][..], &order.map(|at| parts[at].clone())].concat();
+        let mut capture = pcap(0xa1b2_c3d4, false, 0, RAW, &frames);
+        capture[24..28].copy_from_slice(&(TIME.0 - older_s).to_le_bytes());
+        read(&capture).0.first().is_some_and(|found| found.ch_random == Some(vec![7; 32]))
+    };
+    // Other bytes in the same place tell, at the beginning or at the end.
+    assert!(found(&fragment(6, &other, 0x2000), 0, [0, 1, 2]));
+    assert!(found(&fragment(6, &other, 4), 0, [2, 1, 0]));
+    // Of others only the age does.
+    let between = fragment(6, &other, 0x2000 | 1);
+    assert!(found(&between, 31, [0, 1, 2]) && !found(&between, 29, [0, 1, 2]));
+}
+
 #[test]
 fn fragments_are_put_together_in_any_order() {
     let tcp = tcp();
