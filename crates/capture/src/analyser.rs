@@ -214,6 +214,9 @@ impl Analyser {
         if inner.is_none() {
             // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
+            if dtls::begins_with_hello(bytes.0) || is_quic(bytes.0) {
+                self.tunnels.leave(source, destination, emit);
+            }
             match dtls::may_be_dtls(bytes.0) {
                 _ if self.tunnels.datagram(source, destination, (bytes.0, length), at, emit) => {}
                 true => self.dtls.datagram(source, destination, bytes.0, length, at, emit),

@@ -70,6 +70,16 @@ impl Tunnels {
         true
     }
 
+    /// Ends the tunnel between two endpoints, if there is one, because they begin to speak something else. What began it
+    /// may have been a datagram that only looks like OpenVPN.
+    pub(crate) fn leave(&mut self, from: Endpoint, to: Endpoint, emit: &mut dyn FnMut(Handshake)) {
+        let ends = if from <= to { [from, to] } else { [to, from] };
+        if self.tunnels.contains_key(&ends) {
+            self.order.retain(|watched| *watched != ends);
+            self.remove(ends, emit);
+        }
+    }
+
     /// Ends the capture: reports all remaining tunnels.
     pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
         while let Some(ends) = self.order.pop_front() {

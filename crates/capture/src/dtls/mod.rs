@@ -16,6 +16,7 @@ use crate::handshake::Handshake;
 use crate::limits::Limits;
 use crate::observation::{At, Endpoint};
 use association::Association;
+pub(crate) use record::begins_with_hello;
 
 /// The memory of an association and of its entry in the table, in bytes.
 pub(crate) const ASSOCIATION_BYTES: usize = size_of::<Association>();
@@ -58,7 +59,7 @@ impl Associations {
     ) {
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
         if !self.associations.contains_key(&ends) {
-            if !record::begins_with_hello(payload) {
+            if !begins_with_hello(payload) {
                 return;
             }
             self.watch(ends, emit);

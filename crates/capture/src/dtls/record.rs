@@ -111,7 +111,7 @@ fn three_bytes(bytes: &mut Bytes<'_>) -> Option<u32> {
 }
 
 /// Returns true if a datagram begins with a hello, as the first one of an association does.
-pub(super) fn begins_with_hello(datagram: &[u8]) -> bool {
+pub(crate) fn begins_with_hello(datagram: &[u8]) -> bool {
     let Some((Record::Plain(Plain { kind: HANDSHAKE, body, .. }), _)) = Record::parse(datagram)
     else {
         return false;

@@ -36,7 +36,7 @@ fn dtls_server_hello(extensions: &[u8]) -> Vec<u8> {
 }
 
 /// The datagrams of a handshake: who sends, and what.
-type Datagrams = Vec<(u16, Vec<u8>)>;
+pub(crate) type Datagrams = Vec<(u16, Vec<u8>)>;
 
 fn captured(datagrams: &[(u16, Vec<u8>)]) -> Capture {
     let mut capture = Capture::new();
@@ -66,7 +66,7 @@ fn data(from: u16) -> (u16, Vec<u8>) {
     (from, dtls_record(23, 1, 1, &[0x66; 100]))
 }
 
-fn full() -> Datagrams {
+pub(crate) fn full() -> Datagrams {
     let flight =
         [dtls_server_hello(&[]), message(CERTIFICATE, &[7; 900]), message(SERVER_HELLO_DONE, &[])];
     let mut datagrams = hello_and_request(&[]);

@@ -1,6 +1,6 @@
 //! TLS in the control packets of OpenVPN.
 
-use rejoin_capture::{Class, Handshake, Via};
+use rejoin_capture::{Carrier, Class, Handshake, Via};
 use rejoin_testkit::made_capture::*;
 
 /// The bytes of a control packet that carry TLS.
@@ -123,4 +123,19 @@ fn so_is_one_over_tcp() {
         capture.client(begun, &[rest.concat(), data].concat());
         assert_full(&capture.handshake());
     }
+}
+
+/// A datagram that looks like the first one of a tunnel hides no other protocol that the same ends speak later.
+#[test]
+fn what_only_looks_like_a_tunnel_hides_nothing() {
+    let tunnel = [&[0x38][..], &[1; 8], &[0; 5]].concat();
+    let mut capture = Capture::new();
+    datagram(&mut capture, CLIENT, &tunnel);
+    crate::dtls::full().iter().for_each(|(from, payload)| datagram(&mut capture, *from, payload));
+    let found = capture.handshake();
+    assert_eq!((found.carrier, found.cls), (Carrier::Dtls, Class::Full));
+    let mut capture = Capture::new();
+    datagram(&mut capture, CLIENT, &tunnel);
+    datagram(&mut capture, CLIENT, &crate::quic::hello());
+    assert_eq!(capture.handshake().carrier, Carrier::Quic);
 }

@@ -93,6 +93,11 @@ impl Initial<'_> {
     }
 }
 
+/// The Initial with a client's hello.
+pub(crate) fn hello() -> Vec<u8> {
+    FROM_CLIENT.with(&client_hello(1, &[]))
+}
+
 fn long_header(first: u8, version: u32, to: &[u8], from: &[u8]) -> Vec<u8> {
     let [to_length, from_length] = [to, from].map(|id| u8::try_from(id.len()).unwrap());
     [&[first][..], &version.to_be_bytes(), &[to_length], to, &[from_length], from].concat()
