@@ -1,7 +1,8 @@
 //! The TCP connections of a capture, and the handshakes on them.
 //!
 //! The table is bounded: the connection idle longest is reported and evicted first. A connection
-//! whose handshake is complete, or that carries no TLS, keeps only its slot.
+//! whose handshake is complete, or that carries no TLS, keeps only its slot. A handshake that is not complete
+//! is reported once its connection is closed, or idle for long, by the clock of the capture.
 
 use std::hash::BuildHasher;
 
@@ -13,12 +14,20 @@ use crate::classify::Facts;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::limits::Limits;
-use crate::observation::{At, Endpoint, Side};
+use crate::observation::{At, Endpoint, NO_TIME, Side};
 use crate::tcp::{Flow, Piece, Segment};
 use crate::tls::{self, Event, Listen, Stream};
 use crate::via::Preface;
 
 const NONE: u32 = u32::MAX;
+
+/// The time for which a closed connection is kept: segments that were captured late still count.
+const CLOSED_FOR_NS: u64 = 2_000_000_000;
+/// The time for which a handshake that has begun may pause. Browsers ask their users for a client certificate in it.
+const LONGEST_PAUSE_NS: u64 = 300_000_000_000;
+/// The time between two looks for such handshakes, and the slots that are looked at for each segment in it.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+const LOOKED_AT_FOR_A_SEGMENT: usize = 16;
 
 /// The memory of a connection's slot and of its entry in the table, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
@@ -38,6 +47,30 @@ pub(crate) struct Connections {
     oldest: u32,
     newest: u32,
     held_bytes: usize,
+    clock: Clock,
+}
+
+/// The clock of a capture, by which it is looked for what is over.
+#[derive(Debug, Default)]
+struct Clock {
+    last_ns: u64,
+    looked_ns: u64,
+    segments: usize,
+}
+
+impl Clock {
+    /// Takes the time of a segment. Returns the time if it is one to look, with this many slots. It is the earlier one of the
+    /// last two segments: a single wrong time ends nothing.
+    fn tick(&mut self, at: At, slots: usize) -> Option<u64> {
+        let now_ns = std::mem::replace(&mut self.last_ns, at.time_ns).min(at.time_ns);
+        self.segments += 1;
+        let is_due = now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
+            && self.segments >= slots / LOOKED_AT_FOR_A_SEGMENT;
+        is_due.then(|| {
+            (self.looked_ns, self.segments) = (now_ns, 0);
+            now_ns
+        })
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +119,10 @@ struct Conversation {
     streams: [Stream; 2],
     preface: Preface,
     facts: Facts,
+    /// The time of the last segment that has one, or 0.
+    last_ns: u64,
+    /// The sides whose streams have ended.
+    has_ended: [bool; 2],
     /// The memory in use when the last segment had been read, in bytes.
     held_bytes: usize,
 }
@@ -108,6 +145,7 @@ impl Connections {
             oldest: NONE,
             newest: NONE,
             held_bytes: 0,
+            clock: Clock::default(),
         }
     }
 
@@ -120,6 +158,11 @@ impl Connections {
         at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
+        if at.time_ns != NO_TIME
+            && let Some(now_ns) = self.clock.tick(at, self.slots.len())
+        {
+            self.report_ended(now_ns, emit);
+        }
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
         let hash = self.hasher.hash_one(ends);
         let is_it = |place: &u32| self.slots[*place as usize].connection.ends == ends;
@@ -153,6 +196,21 @@ impl Connections {
         }
         // Their memory is for what comes next.
         (self.places, self.slots, self.free) = Default::default();
+        self.clock = Clock::default();
+    }
+
+    /// Reports the handshakes on which nothing more will come.
+    fn report_ended(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        for Slot { connection, .. } in &mut self.slots {
+            let is_over = match &connection.phase {
+                Phase::Watched(conversation) => conversation.has_been_left(now_ns),
+                Phase::Silent | Phase::Over => false,
+            };
+            if is_over {
+                self.held_bytes -= connection.held_bytes();
+                connection.finish(&mut Output { certificates: &mut self.certificates, emit });
+            }
+        }
     }
 
     fn insert(&mut self, hash: u64, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
@@ -275,6 +333,7 @@ impl Connection {
             }
         }
         if segment.length == 0 || matches!(self.phase, Phase::Over) {
+            self.note(side, segment, at);
             return;
         }
         self.begins[side].is_last = false;
@@ -286,6 +345,21 @@ impl Connection {
         match conversation.is_over(side, limits) {
             true => self.finish(output),
             false => conversation.held_bytes = conversation.needed_bytes(),
+        }
+        self.note(side, segment, at);
+    }
+
+    /// Notes that a segment came, and whether it ends a stream.
+    fn note(&mut self, side: Side, segment: &Segment<'_>, at: At) {
+        let Phase::Watched(conversation) = &mut self.phase else { return };
+        if at.time_ns != NO_TIME {
+            conversation.last_ns = at.time_ns;
+        }
+        if conversation.flows[side].is_ended_by(segment) {
+            match segment.rst {
+                true => conversation.has_ended = [true; 2],
+                false => conversation.has_ended[side] = true,
+            }
         }
     }
 
@@ -361,6 +435,13 @@ impl Conversation {
             Piece::Gap(length) => self.streams[side].gap(length, &mut listener),
             Piece::Cut(length) => self.streams[side].cut(length, &mut listener),
         }
+    }
+
+    /// Returns true if a handshake has begun, and nothing more will come: the connection is closed, or idle for long.
+    fn has_been_left(&self, now_ns: u64) -> bool {
+        let idle_ns = if self.last_ns > 0 { now_ns.saturating_sub(self.last_ns) } else { 0 };
+        let most_ns = if self.has_ended == [true; 2] { CLOSED_FOR_NS } else { LONGEST_PAUSE_NS };
+        idle_ns >= most_ns && self.facts.has_hello()
     }
 
     fn is_over(&self, side: Side, limits: &Limits) -> bool {

@@ -19,6 +19,8 @@ pub(crate) struct Segment<'a> {
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
     pub(crate) ack: bool,
+    pub(crate) fin: bool,
+    pub(crate) rst: bool,
     /// The captured part of the payload.
     pub(crate) payload: &'a [u8],
     /// The payload's length on the wire, in bytes.
@@ -41,6 +43,8 @@ pub(crate) fn parse(segment: &[u8], length: usize) -> Option<Segment<'_>> {
         sequence,
         syn: flags & 2 != 0,
         ack: flags & 16 != 0,
+        fin: flags & 1 != 0,
+        rst: flags & 4 != 0,
         payload: segment.get(header_length..).unwrap_or(&[]),
         length: u32::try_from(payload_length).ok()?,
     })
@@ -88,6 +92,13 @@ impl Flow {
     pub(crate) fn may_begin(&self, syn: u32) -> bool {
         const NEAR: u32 = 1 << 16;
         self.next.is_none_or(|next| next.wrapping_sub(syn) <= NEAR)
+    }
+
+    /// Returns true if this segment ends the stream, and nothing before it is missing. A RST may follow a FIN.
+    pub(crate) fn is_ended_by(&self, segment: &Segment<'_>) -> bool {
+        let end = segment.sequence.wrapping_add(segment.length);
+        let Some(next) = self.next else { return segment.rst };
+        segment.fin && end == next || segment.rst && end.wrapping_sub(next) <= 1
     }
 
     /// The heap memory in use, in bytes.

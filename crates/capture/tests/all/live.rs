@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Read};
 
-use rejoin_capture::{Analyser, Limits};
+use rejoin_capture::{Analyser, Class, Limits};
 use rejoin_testkit::made_capture::*;
 
 use crate::pcapng::{RAW, packet, section};
@@ -53,6 +53,100 @@ fn so_is_one_of_tls_1_3() {
     capture.server(0, &[record(22, &tls_1_3(&[])), record(23, &[3; 700])].concat());
     capture.client(hello.len(), &record(23, &[4; 53]));
     assert_given_at_once(&capture.0);
+}
+
+/// The flags of TCP.
+const FIN: u8 = 1;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// A capture whose packets have times.
+#[derive(Default)]
+struct Timed(Vec<u8>);
+
+impl Timed {
+    fn packet(&mut self, from: u16, second: u32, sequence: u32, flags: u8, payload: &[u8]) {
+        let (to, begin) = if from == CLIENT { (SERVER, 1_000) } else { (CLIENT, 2_000) };
+        let tcp = [
+            &from.to_be_bytes()[..],
+            &to.to_be_bytes(),
+            &(begin + sequence).to_be_bytes(),
+            &[0, 0, 0, 0, 0x50, flags, 1, 0, 0, 0, 0, 0],
+            payload,
+        ];
+        let packet = ip(6, from, &tcp.concat());
+        let length = u32::try_from(packet.len()).unwrap();
+        for word in [1_700_000_000 + second, 0, length, length] {
+            self.0.extend(word.to_le_bytes());
+        }
+        self.0.extend(packet);
+    }
+
+    /// The handshakes that are given before the capture ends, after something else came in these seconds.
+    fn given_by(mut self, seconds: &[u32]) -> usize {
+        for second in seconds {
+            self.packet(CLIENT + 1, *second, 0, ACK, b"x");
+        }
+        let capture = [Capture::new().0, self.0].concat();
+        let mut analyser = Analyser::new(Limits::default());
+        let part = analyser.read_part(&capture[..], |_| {}).unwrap();
+        assert_eq!(part.handshakes + analyser.finish(|_| {}), 1);
+        usize::try_from(part.handshakes).unwrap()
+    }
+}
+
+/// A ClientHello in second 0, and no answer but these packets: who, when, at what place, and the flags.
+fn failed(packets: &[(u16, u32, u32, u8)]) -> Timed {
+    let mut capture = Timed::default();
+    let hello = record(22, &client_hello(1, &[]));
+    capture.packet(CLIENT, 0, 0, ACK, &hello);
+    for (from, second, sequence, flags) in packets {
+        let sent = if *from == CLIENT { u32::try_from(hello.len()).unwrap() } else { 0 };
+        capture.packet(*from, *second, sent + sequence, *flags, b"");
+    }
+    capture
+}
+
+#[test]
+fn a_handshake_that_fails_is_given_when_its_connection_ends() {
+    let alert = |capture: &mut Timed| {
+        capture.packet(SERVER, 0, 0, ACK, &record(21, &[2, 70]));
+    };
+    let mut closed = failed(&[]);
+    alert(&mut closed);
+    closed.packet(SERVER, 0, 7, FIN | ACK, b"");
+    let hello = u32::try_from(record(22, &client_hello(1, &[])).len()).unwrap();
+    closed.packet(CLIENT, 0, hello, FIN | ACK, b"");
+    assert_eq!(closed.given_by(&[3, 3]), 1);
+    // A RST of either side, also of one that has said nothing, or behind its FIN.
+    let rst = |packets: &[(u16, u32, u32, u8)]| failed(packets).given_by(&[3, 3]);
+    assert_eq!(rst(&[(SERVER, 0, 0, RST | ACK)]), 1);
+    assert_eq!(rst(&[(CLIENT, 0, 0, RST)]), 1);
+    assert_eq!(rst(&[(CLIENT, 0, 0, FIN | ACK), (CLIENT, 0, 1, RST)]), 1);
+    // One side alone, a RST far ahead, or one so late that more may come.
+    assert_eq!(rst(&[(CLIENT, 0, 0, FIN | ACK)]), 0);
+    assert_eq!(rst(&[(CLIENT, 0, 9_000, RST)]), 0);
+    assert_eq!(rst(&[(CLIENT, 2, 0, RST)]), 0);
+}
+
+#[test]
+fn a_handshake_that_pauses_for_minutes_is_given() {
+    assert_eq!(failed(&[]).given_by(&[301, 301]), 1);
+    assert_eq!(failed(&[]).given_by(&[299, 299]), 0);
+    assert_eq!(failed(&[(CLIENT, 200, 0, ACK)]).given_by(&[301, 301]), 0);
+    // A single time that is wrong.
+    assert_eq!(failed(&[]).given_by(&[1, 4_000, 1, 1]), 0);
+}
+
+/// What comes late, in the order of the capture, still counts.
+#[test]
+fn a_handshake_behind_its_end_is_known() {
+    let mut capture = failed(&[(CLIENT, 0, 0, RST)]);
+    capture.packet(SERVER, 1, 0, ACK, &record(22, &tls_1_3(&[])));
+    let mut found = Vec::new();
+    let capture = [Capture::new().0, capture.0].concat();
+    Analyser::new(Limits::default()).read(&capture[..], |handshake| found.push(handshake)).unwrap();
+    assert_eq!(found[0].cls, Class::Full);
 }
 
 #[test]

@@ -131,6 +131,14 @@ impl<'a> Analysis<'a> {
             // The last file is still being written.
             self.note(&last, left_out.filter(|_| !follow.is_over()));
         }
+        match follow.unread_count() {
+            0 => {}
+            count => {
+                let what = if count == 1 { "file is" } else { "files are" };
+                let reason = format!("the time was over, and {count} {what} not read");
+                self.note(&follow.folder().display().to_string(), Some(reason));
+            }
+        }
         let Self { analyser, found, .. } = self;
         analyser.finish(|handshake| found.take(&last, handshake));
         found.end();
@@ -177,8 +185,11 @@ impl<'a> Analysis<'a> {
 
     fn note(&mut self, name: &str, left_out: Option<String>) {
         // An interruption is no fault of the capture.
-        if let Some(reason) = left_out.filter(|_| !self.found.stop.stopped()) {
-            self.complain(name, &reason);
+        let Some(reason) = left_out.filter(|_| !self.found.stop.stopped()) else { return };
+        self.complain(name, &reason);
+        // A file that is followed, and begun anew again and again, is left out once.
+        let is_known = |known: &LeftOut| self.inputs.follow().is_some() && known.file == name;
+        if !self.captured.left_out.iter().any(is_known) {
             self.captured.left_out.push(LeftOut { file: name.to_owned(), reason });
         }
     }
@@ -242,7 +253,10 @@ impl Found<'_> {
         if self.arguments.server.is_none_or(|server| server == handshake.server_ip) {
             self.handshakes += 1;
             self.counts.add(handshake);
-            self.sharing.add(handshake);
+            // It keeps each, so that a list without an end would grow without an end.
+            if self.outputs.needs_all() {
+                self.sharing.add(handshake);
+            }
             self.outputs.handshake(file, handshake);
         }
         if !self.outputs.is_open() {

@@ -7,17 +7,18 @@ use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow};
 use indicatif::ProgressBar;
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
-use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns, RxqOvfl};
+use nix::libc;
+use nix::sys::socket::sockopt::{GetStruct, RcvBufForce, ReceiveTimestampns, RxqOvfl};
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind,
-    recvmsg, setsockopt, socket,
+    getsockopt, recvmsg, setsockopt, socket,
 };
 use nix::sys::time::TimeSpec;
 use rejoin_sim::Progress;
@@ -31,6 +32,8 @@ use crate::stoppable::is_readable;
 const WAITING_BYTES: usize = 64 << 20;
 /// The longest packet; the system joins segments up to this length.
 const LONGEST_PACKET_BYTES: usize = 256 << 10;
+/// The longest time for the packets that wait at the end. They are fewer than fit into the buffer, unless the clock was set back.
+const LAST_PACKETS_WITHIN: Duration = Duration::from_secs(10);
 /// The packet type of outgoing packets.
 const OUTGOING: u8 = 4;
 const LOOPBACK: u16 = 772;
@@ -53,6 +56,18 @@ const ALL_BUT_SENT_ON_LOOPBACK: [SockFilter; 6] = {
         SockFilter::new(RETURN, 0, 0, 0),
     ]
 };
+
+/// The option that gives the packets received, and those among them that were dropped, since it was asked for last.
+#[derive(Clone, Copy)]
+struct PacketStatistics;
+
+nix::getsockopt_impl!(
+    PacketStatistics,
+    libc::SOL_PACKET,
+    libc::PACKET_STATISTICS,
+    [u32; 2],
+    GetStruct<[u32; 2]>
+);
 
 /// A live capture of an interface.
 pub(super) struct Live {
@@ -95,8 +110,8 @@ impl Live {
         Ok(Self { socket, until, lost: Arc::default(), programs: Programs::start() })
     }
 
-    /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over. While nothing comes it is
-    /// interrupted ten times a second, so that its user can do other things.
+    /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over, with what had come until then. While
+    /// nothing comes it is interrupted ten times a second, so that its user can do other things.
     pub(super) fn read<'a>(&'a self, stop: &'a Progress, bar: &'a ProgressBar) -> impl Read + 'a {
         Reader {
             live: self,
@@ -105,6 +120,7 @@ impl Live {
             packet: vec![0; LONGEST_PACKET_BYTES],
             ready: header(),
             at: 0,
+            end: None,
         }
     }
 
@@ -113,7 +129,7 @@ impl Live {
         self.programs.as_ref()
     }
 
-    /// Returns the number of packets that the system dropped, which grows.
+    /// Returns the number of packets that the system dropped, which grows, and is complete once the reader is gone.
     pub(super) fn lost(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.lost)
     }
@@ -142,22 +158,55 @@ struct Reader<'a> {
     /// Bytes of the capture; those from `at` on are not yet read.
     ready: Vec<u8>,
     at: usize,
+    /// `None` while it goes on.
+    end: Option<End>,
+}
+
+/// The end of a capture: what came until then may still wait.
+#[derive(Clone, Copy)]
+struct End {
+    came_until: SystemTime,
+    read_until: Instant,
+}
+
+impl End {
+    /// Begins the end, which was due at this time, or is now.
+    fn begin(due: Option<Instant>) -> Self {
+        let now = Instant::now();
+        let late = due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        Self { came_until: SystemTime::now() - late, read_until: now + LAST_PACKETS_WITHIN }
+    }
+
+    /// Returns true if a packet of this time came before the end.
+    fn includes(self, time: Option<TimeSpec>) -> bool {
+        let end = self.came_until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        time.is_some_and(|time| Duration::from(time) <= end)
+    }
+}
+
+/// The result of receiving.
+enum Received {
+    /// A packet, which may be of no interest.
+    Packet,
+    /// Nothing waits, or what waits came after the end.
+    Nothing,
 }
 
 impl Read for Reader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        const LOOK_EVERY: Duration = Duration::from_millis(100);
         while self.at == self.ready.len() {
-            let until = Instant::now() + LOOK_EVERY;
-            let until = self.live.until.map_or(until, |end| end.min(until));
-            if !is_readable(&self.live.socket, self.stop, Some(until))? {
-                let is_over = self.live.until.is_some_and(|end| Instant::now() >= end);
-                let is_over = is_over || self.stop.stopped();
-                return if is_over { Ok(0) } else { Err(io::ErrorKind::Interrupted.into()) };
+            if self.end.is_none() {
+                self.wait()?;
             }
             self.at = 0;
             self.ready.clear();
-            self.receive()?;
+            let received = self.receive()?;
+            let is_over = |end: End| Instant::now() >= end.read_until;
+            if self.end.is_some_and(is_over)
+                || self.end.is_some() && matches!(received, Received::Nothing)
+            {
+                return Ok(0);
+            }
         }
         let ready = &self.ready[self.at..];
         let length = ready.len().min(buffer.len());
@@ -169,8 +218,24 @@ impl Read for Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Receives the next packet, if there is one of interest.
-    fn receive(&mut self) -> io::Result<()> {
+    /// Waits for a packet, or for the end. It is interrupted if neither comes for a while.
+    fn wait(&mut self) -> io::Result<()> {
+        const LOOK_EVERY: Duration = Duration::from_millis(100);
+        let until = Instant::now() + LOOK_EVERY;
+        let until = self.live.until.map_or(until, |end| end.min(until));
+        if is_readable(&self.live.socket, self.stop, Some(until))? {
+            return Ok(());
+        }
+        let due = self.live.until.filter(|end| Instant::now() >= *end);
+        if due.is_none() && !self.stop.stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        self.end = Some(End::begin(due));
+        Ok(())
+    }
+
+    /// Receives the next packet, if there is one.
+    fn receive(&mut self) -> io::Result<Received> {
         let mut control = cmsg_space!(TimeSpec, u32);
         let mut parts = [IoSliceMut::new(&mut self.packet)];
         let received = recvmsg::<LinkAddr>(
@@ -181,7 +246,8 @@ impl Reader<'_> {
         );
         let received = match received {
             Ok(received) => received,
-            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
+            Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+            Err(Errno::EINTR) => return Ok(Received::Packet),
             // An interface that disappears ends the capture.
             Err(error) => return Err(error.into()),
         };
@@ -193,17 +259,31 @@ impl Reader<'_> {
                 _ => {}
             }
         }
-        let (Some(from), length) = (received.address, received.bytes) else { return Ok(()) };
+        if self.end.is_some_and(|end| !end.includes(time)) {
+            return Ok(Received::Nothing);
+        }
+        let (Some(from), length) = (received.address, received.bytes) else {
+            return Ok(Received::Packet);
+        };
         // What came before the filter.
         if from.hatype() == LOOPBACK && from.pkttype() == OUTGOING {
-            return Ok(());
+            return Ok(Received::Packet);
         }
         let captured = self.packet.get(..length).unwrap_or(&self.packet);
         if let Some(programs) = &self.live.programs {
             programs.note(captured, time.map_or(0, microseconds));
         }
         record(&mut self.ready, time, &from, captured, length);
-        Ok(())
+        Ok(Received::Packet)
+    }
+}
+
+impl Drop for Reader<'_> {
+    /// Asks for the packets that were dropped. Those behind the last packet that found room are told by none.
+    fn drop(&mut self) {
+        if let Ok([_, dropped]) = getsockopt(&self.live.socket, PacketStatistics) {
+            self.live.lost.fetch_max(dropped, Ordering::Relaxed);
+        }
     }
 }
 

@@ -110,6 +110,11 @@ impl Outputs {
         pseudonym.unwrap_or_else(|| file.to_owned())
     }
 
+    /// Returns true if the outputs need more than one handshake at a time: a report of all, or the knowledge which are new.
+    pub(super) fn needs_all(&self) -> bool {
+        self.table || self.html.is_some() || self.needs_new()
+    }
+
     /// Returns true if the outputs need to know which handshakes are new.
     pub(super) fn needs_new(&self) -> bool {
         self.trace.is_some()

@@ -8,7 +8,7 @@ use rejoin_testkit::serve::{Server, scratch};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -300,6 +300,78 @@ fn a_folder_that_rotates_is_followed() {
     assert_eq!(rest, "");
 }
 
+/// Some programs begin one file again and again, such as `tcpdump -G 60 -w one.pcap`.
+#[test]
+fn a_file_that_is_begun_anew_while_it_is_read_is_read_anew() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let folder = Folder::new();
+    let whole = full();
+    let (header, packets) = parts_of(&whole);
+    let path = folder.path().join("one");
+    let begin = |port: u16, count: usize| {
+        let packets = from_port(&packets, port);
+        fs::write(&path, [header, &packets[..count].concat()].concat()).expect("written");
+    };
+    begin(40_000, 3);
+    let Following { mut child, folder: _folder, .. } =
+        Following::with(folder, &["--list", "--json"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    assert_eq!(next()["client_port"], 40_000);
+    // As long as before, and shorter.
+    begin(40_001, 3);
+    assert_eq!(next()["client_port"], 40_001);
+    begin(40_002, 2);
+    thread::sleep(Duration::from_millis(300));
+    begin(40_003, 3);
+    assert_eq!(next()["client_port"], 40_003);
+    child.signal(Signal::INT);
+    assert_eq!(child.wait().code(), Some(1));
+    let mut told = String::new();
+    child.stderr.as_mut().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert_eq!(told.matches("begun anew").count(), 3, "{told}");
+}
+
+/// A system gives the number of a file that is gone to another one.
+#[test]
+fn a_capture_in_place_of_another_file_is_read() {
+    use std::io::{BufRead as _, BufReader};
+    let folder = Folder::new();
+    let notes = folder.write("notes.md", "whence these are");
+    let capture = folder.path().join("a.pcap");
+    let Following { mut child, address, folder: _folder } =
+        Following::with(folder, &["--list", "--json"]);
+    wait_until("the notes are passed over", || {
+        let answer = crate::shown::get(&address, "/metrics", "");
+        answer.contains("rejoin_capture_files_total 1\n")
+    });
+    thread::sleep(Duration::from_millis(300));
+    fs::rename(&notes, &capture).expect("renamed");
+    fs::write(&capture, full()).expect("written");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    assert!(lines.next().expect("a line").expect("text").contains("a.pcap"));
+    child.signal(Signal::INT);
+    child.wait();
+}
+
+#[test]
+fn files_that_the_time_was_too_short_for_are_told() {
+    let (whole, folder) = (full(), Folder::new());
+    for number in 0..300 {
+        fs::write(folder.path().join(format!("{number}.pcap")), &whole).expect("written");
+    }
+    fs::write(folder.path().join("README"), "whence these are").expect("written");
+    let output = rejoin(&["--follow", "--duration", "1ms", "--json", shown(folder.path())]);
+    let told = text(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let read = report["captures"].as_u64().unwrap_or(0);
+    let missing = format!("{} files are not read", 300 - read);
+    assert!(output.status.code() == Some(1) && told.contains(&missing), "{read}: {told}");
+}
+
 #[test]
 fn logs_of_zeeks_form_have_a_row_for_each_handshake() {
     let folder = folder("capture-zeek", &[("a.pcap", &full())]);
@@ -563,6 +635,15 @@ fn sleeps(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
+/// Returns true if a program does something of its own at Ctrl-C.
+fn catches_an_interrupt(pid: u32) -> bool {
+    const INTERRUPT: u64 = 1 << (Signal::INT.as_raw() - 1);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & INTERRUPT != 0)
+}
+
 /// Loopback shows each packet twice, of which one is taken: what is lost is told once.
 #[test]
 fn what_is_lost_on_loopback_is_told_once() {
@@ -571,25 +652,87 @@ fn what_is_lost_on_loopback_is_told_once() {
     }
 }
 
-fn lose_on_loopback() {
-    const SENT: u64 = 400_000;
+/// A report of loopback that is being made. `None` without the right to a packet socket.
+fn reporting_on_loopback(more: &[&str]) -> Option<Child> {
     let capture = Command::new(REJOIN)
         .args(["capture", "--interface", "lo", "--json"])
+        .args(more)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut capture = capture.expect("the program runs");
     wait_until("a packet socket", || {
         // Once it sleeps, the socket has its filter.
-        has_packet_socket(capture.id()) && sleeps(capture.id())
+        has_packet_socket(capture.id())
+            && catches_an_interrupt(capture.id())
+            && sleeps(capture.id())
             || capture.try_wait().expect("our own child").is_some()
     });
-    if capture.try_wait().expect("our own child").is_some() {
+    let has_ended = capture.try_wait().expect("our own child").is_some();
+    if has_ended {
         eprintln!("no right to a packet socket: nothing is captured");
-        return;
     }
+    (!has_ended).then_some(capture)
+}
+
+/// Two sockets on loopback, of which the first sends to the second.
+fn ends_on_loopback() -> [UdpSocket; 2] {
     let [from, to] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     from.connect(to.local_addr().expect("bound")).expect("an address");
+    [from, to]
+}
+
+/// The packets that a report counts, and those that it says are lost.
+fn counted_and_lost(output: &Output) -> [u64; 2] {
+    let told = text(&output.stderr);
+    let lost = told.lines().find(|line| line.contains("arrived faster"));
+    let lost = lost.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
+    let report = serde_json::from_slice(&output.stdout);
+    let report: Value = report.unwrap_or_else(|_| panic!("{}: {told}", output.status));
+    [report["frames"].as_u64().expect("a number"), lost.unwrap_or(0)]
+}
+
+/// What waits when a capture ends is read, and what was lost since the last packet is told.
+#[test]
+fn what_waits_at_the_end_of_a_live_capture_counts() {
+    let counted = in_a_network_of_its_own(|| {
+        [(40_000, &[][..]), (400_000, &[]), (400_000, &["--duration", "500ms"])].map(
+            |(sent, more)| {
+                let capture = reporting_on_loopback(more)?;
+                let [from, _to] = ends_on_loopback();
+                signal(&capture, Signal::STOP);
+                for _ in 0..sent {
+                    from.send(b"x").expect("sent");
+                }
+                if more.is_empty() {
+                    signal(&capture, Signal::INT);
+                } else {
+                    thread::sleep(Duration::from_millis(500));
+                }
+                signal(&capture, Signal::CONT);
+                let output = capture.wait_with_output().expect("it ends");
+                Some((sent, counted_and_lost(&output)))
+            },
+        )
+    });
+    let Some(counted) = counted else {
+        eprintln!("no right to a network of its own: nothing is captured");
+        return;
+    };
+    let [first, second, third] = counted;
+    for (sent, [counted, lost]) in [first, second].into_iter().flatten() {
+        assert_eq!((counted + lost, lost > 0), (sent, sent > 40_000), "{counted}, {lost}");
+    }
+    // Some came when the time was over.
+    if let Some((sent, [counted, lost])) = third {
+        assert!(counted > 10_000 && counted + lost <= sent, "{counted}, {lost}");
+    }
+}
+
+fn lose_on_loopback() {
+    const SENT: u64 = 400_000;
+    let Some(capture) = reporting_on_loopback(&[]) else { return };
+    let [from, _to] = ends_on_loopback();
     signal(&capture, Signal::STOP);
     for _ in 0..SENT {
         from.send(b"x").expect("sent");
@@ -604,12 +747,9 @@ fn lose_on_loopback() {
     wait_until("it has read all", || waiting_bytes(capture.id()).is_none_or(|bytes| bytes == 0));
     signal(&capture, Signal::INT);
     let output = capture.wait_with_output().expect("it ends");
-    let told = text(&output.stderr);
-    let lost = told.lines().find(|line| line.contains("arrived faster"));
-    let lost = lost.unwrap_or_else(|| panic!("nothing is lost: {told}"));
-    let lost = lost.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a number");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let all = report["frames"].as_u64().expect("a number") + lost;
+    let [counted, lost] = counted_and_lost(&output);
+    assert!(lost > 0, "nothing is lost: {}", text(&output.stderr));
+    let all = counted + lost;
     // And those that were sent until it had caught up.
-    assert!((SENT..SENT * 5 / 4).contains(&all), "{all}: {told}");
+    assert!((SENT..SENT * 5 / 4).contains(&all), "{all}: {}", text(&output.stderr));
 }
