@@ -115,7 +115,11 @@ fn failed(name: &str, error: Error) -> anyhow::Error {
             anyhow!("{name}: compressed by {by}: {program} FILE | rejoin plan --log -")
         }
         Error::Read { line, cause } if cause.kind() == io::ErrorKind::UnexpectedEof => anyhow!(
-            "{name}: cut after line {line}; to read what is there: zcat FILE | rejoin plan --log - (of zstd: zstdcat)"
+            "{name}: cut after line {line}, or something else follows; to read what is there: zcat FILE | rejoin plan --log - \
+             (of zstd: zstdcat)"
+        ),
+        Error::Read { line, cause } if cause.to_string().contains("gzip header") => anyhow!(
+            "{name}: something else follows after line {line}; to read what is there: zcat FILE | rejoin plan --log -"
         ),
         error => anyhow::Error::new(error).context(name.to_owned()),
     }

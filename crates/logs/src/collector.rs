@@ -48,6 +48,8 @@ pub struct Facts {
     pub with_agent: u64,
     /// The requests that tell their connection, or their place in it.
     pub with_connection: u64,
+    /// The requests with a value of a known field that is not understood.
+    pub with_odd_value: u64,
     /// The requests whose times are without a zone, and read as UTC.
     pub without_zone: u64,
     /// The requests that came after a later one, and how much later that was at most, in milliseconds.
@@ -115,6 +117,7 @@ impl Facts {
         self.with_agent += u64::from(entry.agent.is_some());
         let connection_known = entry.connection.is_some() || entry.is_first.is_some();
         self.with_connection += u64::from(connection_known);
+        self.with_odd_value += u64::from(entry.has_odd_value);
         self.without_zone += u64::from(!entry.has_zone);
         let (first, last) = self.span_ms.unwrap_or((entry.time_ms, entry.time_ms));
         if entry.time_ms < last {

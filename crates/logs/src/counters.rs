@@ -1,5 +1,7 @@
 //! Counters of Prometheus, as a check: do they count as many requests or connections as a log has?
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::error::Error;
@@ -75,12 +77,19 @@ impl Counters {
         Ok(Self { series: series.collect::<Result<_, Error>>()? })
     }
 
-    /// Returns the first and the last time of samples within a span, in milliseconds since 1970; `None` if there are no
-    /// two.
+    /// Returns the time within a span in which all counters have samples, in milliseconds since 1970; `None` if there is none.
+    /// A counter of which one series begins later than another, as that of a new server does, counts from the earlier.
     pub fn window_ms(&self, (first, last): (u64, u64)) -> Option<(u64, u64)> {
-        let times = self.series.iter().flat_map(|series| &series.samples).map(|(at, _)| *at);
-        let within = || times.clone().filter(|at| (first..=last).contains(at));
-        within().min().zip(within().max()).filter(|(from, to)| from < to)
+        let mut of_names = BTreeMap::<&str, (u64, u64)>::new();
+        for series in &self.series {
+            let times = series.samples.iter().map(|(at, _)| *at);
+            for at in times.filter(|at| (first..=last).contains(at)) {
+                let (from, to) = of_names.entry(&series.name).or_insert((at, at));
+                (*from, *to) = ((*from).min(at), (*to).max(at));
+            }
+        }
+        let both = |one: (u64, u64), other: (u64, u64)| (one.0.max(other.0), one.1.min(other.1));
+        of_names.into_values().reduce(both).filter(|(from, to)| from < to)
     }
 
     /// Returns how much each counter grew from one time to another. A counter that begins anew, as its server does, is
@@ -137,7 +146,8 @@ mod tests {
     #[test]
     fn counters_grow_over_restarts_and_over_series() {
         let counters = Counters::parse(JSON.as_bytes()).expect("a result");
-        assert_eq!(counters.window_ms((0, 35_000)), Some((10_000, 30_000)));
+        // The other counter has no samples before.
+        assert_eq!(counters.window_ms((0, 35_000)), Some((20_000, 30_000)));
         assert_eq!(counters.window_ms((31_000, 45_000)), None);
         let found = counters.growth((10_000, 30_000));
         let found: Vec<_> = found.iter().map(|c| (&c.name[6..], c.counted, c.growth)).collect();

@@ -38,6 +38,8 @@ pub struct Entry {
     pub connection_is_port: bool,
     /// True if it is the first request of its connection.
     pub is_first: Option<bool>,
+    /// True if a field of TLS, resumption or place has a value that is not understood. It counts as not told.
+    pub has_odd_value: bool,
 }
 
 /// The reason for which a line is malformed.
@@ -117,10 +119,11 @@ impl Parser {
     /// Returns the reason if it is malformed.
     pub fn parse(&self, line: &[u8]) -> Result<Entry, Why> {
         let line = line.trim_ascii();
-        if let Some(from) = json_from(line) {
-            return self.json(&line[from..]);
+        match json_from(line).map(|from| (from, self.json(&line[from..]))) {
+            // What follows a blank may be a word of a text.
+            None | Some((1.., Err(Why::NoJson))) => self.text(line),
+            Some((_, read)) => read,
         }
-        self.text(line)
     }
 
     fn json(&self, line: &[u8]) -> Result<Entry, Why> {
@@ -184,9 +187,15 @@ impl Parser {
 
     /// Reads what follows the frontend in HAProxy's formats. TLS is told by a `~` after its name.
     fn haproxy(&self, told: &mut Told, frontend: &[u8], tokens: Tokens<'_>) -> Result<(), Why> {
-        let mut is_haproxy = false;
+        let (mut is_haproxy, mut in_headers) = (false, false);
         for (at, token) in tokens.enumerate() {
             let Token::Bare(text) = token else { continue };
+            // Headers that are captured have what a client wrote. A brace of its own is escaped.
+            in_headers |= text.starts_with(b"{");
+            if in_headers {
+                in_headers = !text.ends_with(b"}");
+                continue;
+            }
             // The backend and the server.
             is_haproxy |= at == 0 && text.contains(&b'/');
             let parts = || text.split(|byte| *byte == b'/');
@@ -231,9 +240,9 @@ impl Parser {
     }
 }
 
-/// Returns the start of an object that syslog's header may precede.
+/// Returns the start of an object that a header of syslog, a container's name or its time may precede.
 fn json_from(line: &[u8]) -> Option<usize> {
-    let begins = |at: &usize| line[*at] == b'{' && (*at == 0 || line[..*at].ends_with(b": "));
+    let begins = |at: &usize| *at == 0 || line[..*at].ends_with(b" ");
     let from = line.iter().position(|byte| *byte == b'{').filter(begins)?;
     (from == 0 || line.ends_with(b"}")).then_some(from)
 }
@@ -282,7 +291,8 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The words of a line. A backslash before a quote keeps it from ending the text.
+/// The words of a line. A backslash before a quote keeps it from ending the text. A word that has a text in quotes after `=` ends
+/// behind it.
 struct Tokens<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -291,7 +301,7 @@ impl<'a> Iterator for Tokens<'a> {
     fn next(&mut self) -> Option<Token<'a>> {
         let text = self.0.trim_ascii_start();
         let Some(quoted) = text.strip_prefix(b"\"") else {
-            let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+            let end = end_of_word(text);
             self.0 = &text[end..];
             return (end > 0).then(|| Token::Bare(&text[..end]));
         };
@@ -307,6 +317,26 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
+fn end_of_word(text: &[u8]) -> usize {
+    let (mut is_quoted, mut escaped) = (false, false);
+    let mut before = 0;
+    let ends = |byte: &u8| {
+        let byte = *byte;
+        is_quoted = match (is_quoted, byte) {
+            (true, b'"') => escaped,
+            (true, _) => true,
+            (false, _) => byte == b'"' && before == b'=',
+        };
+        escaped = is_quoted && byte == b'\\' && !escaped;
+        before = byte;
+        !is_quoted && byte.is_ascii_whitespace()
+    };
+    let end = text.iter().position(ends);
+    // A quote that nothing closes is no quote.
+    let to_blank = || text.iter().position(u8::is_ascii_whitespace);
+    end.or_else(|| is_quoted.then(to_blank)?).unwrap_or(text.len())
+}
+
 /// The fields that a line told, each with the rank of its name: of two names of a field, the lower rank counts.
 #[derive(Default)]
 struct Told {
@@ -320,12 +350,17 @@ struct Told {
     connection: Option<u64>,
     port: Option<u64>,
     is_first: Option<bool>,
+    has_odd_value: bool,
 }
 
 impl Told {
+    /// Adds `name=value`. The value may be in quotes, and a comma or semicolon behind it.
     fn pair(&mut self, text: &[u8], parser: &Parser) {
+        let text = text.strip_suffix(b",").or(text.strip_suffix(b";")).unwrap_or(text);
         if let Some(equals) = text.iter().position(|byte| *byte == b'=') {
-            self.add(&text[..equals], &text[equals + 1..], parser);
+            let value = &text[equals + 1..];
+            let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+            self.add(&text[..equals], quoted.unwrap_or(value), parser);
         }
     }
 
@@ -333,7 +368,11 @@ impl Told {
         let Some((field, rank)) = Field::of(name) else { return };
         let nothing = matches!(value, b"" | b"-");
         match field {
-            Field::Tls => keep(&mut self.tls, rank, Some(Tls::of(value))),
+            Field::Tls => {
+                let tls = Tls::of(value);
+                self.has_odd_value |= tls == Tls::Unknown;
+                keep(&mut self.tls, rank, Some(tls));
+            }
             _ if nothing => {}
             Field::Time => {
                 let has_zone = self.time.as_ref().is_some_and(|(_, at)| at.has_zone);
@@ -345,13 +384,21 @@ impl Told {
             }
             Field::Client => keep(&mut self.address, rank, Some(parser.client(value))),
             Field::Agent => self.agent = Some(parser.hash(Kind::Agent, value)),
-            Field::Reused => keep(&mut self.reused, rank, reused(value)),
+            Field::Reused => {
+                let reused = reused(value);
+                self.has_odd_value |= reused.is_none();
+                keep(&mut self.reused, rank, reused);
+            }
             // The header of this name has no number: keep-alive, close, Upgrade.
             Field::Connection if !value.iter().any(u8::is_ascii_digit) => {}
             Field::Connection => self.connection = Some(parser.hash(Kind::Connection, value)),
             Field::Port => self.port = Some(parser.hash(Kind::Port, value)),
-            Field::Nth => self.is_first = number(value).map(|nth| nth <= 1),
-            Field::Kept => self.is_first = number(value).map(|kept| kept == 0),
+            Field::Nth | Field::Kept => {
+                let place = number(value);
+                self.has_odd_value |= place.is_none();
+                let first = u64::from(field == Field::Nth);
+                self.is_first = place.map(|place| place <= first);
+            }
         }
     }
 
@@ -368,6 +415,7 @@ impl Told {
             connection: self.connection.or(self.port),
             connection_is_port: self.connection.is_none() && self.port.is_some(),
             is_first: self.is_first,
+            has_odd_value: self.has_odd_value,
         })
     }
 }

@@ -78,7 +78,7 @@ impl Tls {
         match value {
             b"" | b"-" => Self::Plain,
             b"TLSv1.3" => Self::V13,
-            _ if value.starts_with(b"TLSv1") || value.starts_with(b"SSLv") => Self::UpTo12,
+            b"TLSv1" | b"TLSv1.0" | b"TLSv1.1" | b"TLSv1.2" | b"SSLv2" | b"SSLv3" => Self::UpTo12,
             _ => Self::Unknown,
         }
     }

@@ -8,6 +8,8 @@
 pub(super) const LITTLE_POINTS: f64 = 3.0;
 /// The steps of a doubling in which the knee is sought.
 const STEPS: i32 = 8;
+/// The points by which bends may differ and still be the same.
+const SAME_POINTS: f64 = 0.1;
 
 /// Returns the size of the knee, to two digits; the last of fewer than three sizes, and `None` of none.
 ///
@@ -22,7 +24,9 @@ pub(super) fn knee(curve: &[(u32, f64)]) -> Option<u32> {
     let steps = 0..=count.floor() as i32;
     let next = |step: i32| at(curve, size(step + STEPS)) - at(curve, size(step));
     let bend = |step: i32| next(step - STEPS) - next(step);
-    let sharpest = steps.clone().max_by(|one, other| bend(*one).total_cmp(&bend(*other)))?;
+    let most = steps.clone().map(bend).fold(f64::NEG_INFINITY, f64::max);
+    // A cliff bends as much from its foot on until its last doubling ends: the foot is enough.
+    let sharpest = steps.clone().find(|step| bend(*step) >= most - SAME_POINTS)?;
     let little = (sharpest..=*steps.end()).find(|step| next(*step) <= LITTLE_POINTS);
     Some(two_digits(size(little.unwrap_or(sharpest))).clamp(first, last))
 }
@@ -61,6 +65,12 @@ mod tests {
     fn a_corner_is_found() {
         // 1,000 sessions hold everybody who comes back soon; the rest need ten times as many.
         let found = knee(&curve(|size| (size / 1_000.0).min(1.0) * 85.0 + size / 1_000.0));
+        assert!(found.is_some_and(|size| (1_000..=1_300).contains(&size)), "{found:?}");
+    }
+
+    #[test]
+    fn the_foot_of_a_cliff_is_enough() {
+        let found = knee(&curve(|size| if size < 1_000.0 { 0.0 } else { 100.0 }));
         assert!(found.is_some_and(|size| (1_000..=1_300).contains(&size)), "{found:?}");
     }
 

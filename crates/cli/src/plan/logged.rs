@@ -39,6 +39,8 @@ pub(super) struct Logged {
     pub(super) out_of_order: u64,
     pub(super) out_of_order_ms: u64,
     pub(super) without_zone: u64,
+    /// The requests with a value of TLS, resumption or place that is not understood.
+    pub(super) with_odd_value: u64,
     /// The longest time in which nobody came, in seconds.
     pub(super) longest_pause_s: f64,
     /// True if nearly every client that comes back has one number of a connection for ever.
@@ -88,6 +90,7 @@ impl Logged {
             out_of_order,
             out_of_order_ms,
             without_zone: facts.without_zone,
+            with_odd_value: facts.with_odd_value,
             longest_pause_s: pause.map_or(0.0, |pause| pause.length_ms() as f64 / 1_000.0),
             one_connection_each: back >= FEWEST_BACK && one * 10 >= back * 9,
             long_pause: pause.filter(|pause| pause.length_ms() > span_ms / LONG_PAUSE),
@@ -141,7 +144,10 @@ impl Logged {
             true => "a program (user agent) at an address",
             false => "an address",
         };
-        let pause = time(self.keep_alive_s as u64);
+        let pause = match self.keep_alive_s {
+            short if short.fract() > 0.0 => format!("{short} s"),
+            long => time(long as u64),
+        };
         let connection = match self.connection_told_percent {
             100.0 => "connections are told apart by the log".to_owned(),
             0.0 => format!("a pause of {pause} ends a connection"),
@@ -178,6 +184,13 @@ impl Logged {
                 utc(from_ms),
                 utc(until_ms),
                 grouped(pause.before),
+                grouped(self.requests)
+            ));
+        }
+        if self.with_odd_value > 0 {
+            warnings.push(format!(
+                "{} of {} requests have a value of tls, reused, nth or kept that is not understood, and counts as not told",
+                grouped(self.with_odd_value),
                 grouped(self.requests)
             ));
         }

@@ -54,6 +54,50 @@ fn combined_lines_of_nginx_and_apache() {
 }
 
 #[test]
+fn values_may_be_in_quotes() {
+    let bare = known(&format!("{COMBINED} tls=TLSv1.3 reused=r conn=17 nth=1"));
+    let quoted = format!("{COMBINED} tls=\"TLSv1.3\", reused=\"r\"; conn=\"17\" nth=\"1\",");
+    assert_eq!(known(&quoted), bare);
+    assert_eq!(known(&format!("{COMBINED} tls=\"-\" reused=\"-\"")).tls, Tls::Plain);
+    // What a client wrote in quotes is one value.
+    let forged = known(&format!("{COMBINED} referer=\"a msec=978307200 tls=TLSv1.2\" tls=TLSv1.3"));
+    assert_eq!((forged.time_ms, forged.tls), (MS, Tls::V13));
+    for (odd, tls) in [("tls=TLSv1.4", Tls::Unknown), ("tls=TLSv1.3 reused=yes", Tls::V13)] {
+        let read = known(&format!("{COMBINED} {odd}"));
+        assert_eq!((read.has_odd_value, read.tls), (true, tls), "{odd}");
+    }
+    assert!(!bare.has_odd_value && !known(COMBINED).has_odd_value);
+    assert_eq!(known(&format!("{COMBINED} note=\"open tls=TLSv1.3")).tls, Tls::V13);
+}
+
+#[test]
+fn what_precedes_an_object_is_passed_over() {
+    const JSON: &str = r#"{"time": "2026-11-25T15:49:27Z", "client": "192.0.2.7"}"#;
+    let alone = known(JSON);
+    for before in [
+        "2026-11-25T15:49:28.000000000Z stdout F ",
+        "web_1  | ",
+        "Nov 25 15:49:27 host nginx: ",
+    ] {
+        assert_eq!(known(&format!("{before}{JSON}")), alone, "{before}");
+    }
+    let text = format!("{COMBINED} {{x}}");
+    assert_eq!(known(&text).time_ms, MS, "a word in braces is no object");
+}
+
+#[test]
+fn a_captured_header_tells_nothing() {
+    let line = |headers: &str| {
+        format!(
+            "192.0.2.7:33318 [25/Nov/2026:15:49:27.000] front~ back/web 0/0/0/1/1 200 6 - - ---- 1/1/0/0/0 0/0 {headers} \
+             \"GET / HTTP/1.1\""
+        )
+    };
+    let plain = known(&line("{curl/8.9}"));
+    assert_eq!(known(&line("{Mozilla/5.0 (X11 msec=978307200 tls=TLSv1.2 }")), plain);
+}
+
+#[test]
 fn an_address_in_front_of_the_client_is_not_the_client() {
     let client = address("192.0.2.7");
     for before in [
