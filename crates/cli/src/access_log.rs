@@ -76,6 +76,14 @@ impl Logs {
     }
 }
 
+impl Logs {
+    /// Returns true if most connections are of TLS 1.3, and `None` if no line tells.
+    pub(crate) fn is_of_tls_13(&self) -> Option<bool> {
+        let (of_13, known) = self.readings[0].told.tls_13;
+        (known > 0).then_some(of_13 * 2 > known)
+    }
+}
+
 fn no_temporary() -> String {
     let folder = std::env::temp_dir();
     format!("a temporary file cannot be made in {}: set TMPDIR to a folder", folder.display())

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::ArgGroup;
 use rejoin_logs::Counters;
 use rejoin_sim::plan::MOST_SEEDS;
-use rejoin_sim::{Drawn, Error, Pass, Plan, Progress, Simulation, Source, Subject};
+use rejoin_sim::{Drawn, Error, Pass, Plan, Progress, Server, Simulation, Source, Subject, Tls};
 use rejoin_trace::Mixture;
 
 use crate::access_log::{KEEP_ALIVE_MS, Logs, ReadLog};
@@ -31,6 +31,9 @@ pub(crate) struct Input {
     /// Access logs of nginx, HAProxy or Apache, in any order, plain, gzip or zstd; - is standard input
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "trace")]
     log: Vec<PathBuf>,
+    /// The version of TLS [default: the plan's, else that of most connections of a log, else 1.2]
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    tls: Option<String>,
     /// The pause that ends a connection, where a log does not tell connections apart [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "log")]
     keep_alive: Option<Time>,
@@ -83,15 +86,27 @@ impl Input {
         Logs::read(&self.log, keep_alive_ms, counters, others, progress).map(Some)
     }
 
-    /// Returns true if a plan is given.
-    pub(crate) fn has_plan(&self) -> bool {
-        self.plan.is_some()
+    /// Returns the plan with the version of TLS of its servers, and who told that.
+    pub(crate) fn with_tls(&self, plan: Plan, logs: Option<&Logs>) -> (Plan, ToldBy) {
+        let has_named = plan.names_tls || plan.mixture.is_some();
+        let (is_13, by) = match (self.tls.as_deref(), logs.and_then(Logs::is_of_tls_13)) {
+            (Some(version), _) => (version == "1.3", ToldBy::Option),
+            (None, _) if has_named => return (plan, ToldBy::Plan),
+            (None, Some(is_13)) => (is_13, ToldBy::Log),
+            (None, None) => (false, ToldBy::Nobody),
+        };
+        let tls = match (is_13, plan.server.tls) {
+            (true, Tls::V1_2) => Tls::V1_3_OF_OPENSSL,
+            (false, _) => Tls::V1_2,
+            (true, tickets) => tickets,
+        };
+        (Plan { server: Server { tls, ..plan.server }, ..plan }, by)
     }
 
     /// Returns the simulation that the plan describes, with the changes of the options.
     pub(crate) fn simulation(&self, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
         let mut simulation = Simulation::of(plan);
-        if self.plan.is_none() {
+        if plan.title == Plan::default().title {
             simulation.title.clone_from(&arrivals.name);
         }
         simulation.seeds = self.seeds.unwrap_or(simulation.seeds);
@@ -106,6 +121,16 @@ impl Input {
         let single = [&self.plan, &self.trace].into_iter().flatten();
         single.chain(&self.log).map(PathBuf::as_path)
     }
+}
+
+/// The source of the version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ToldBy {
+    Option,
+    Plan,
+    Log,
+    Nobody,
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {

@@ -6,7 +6,7 @@ mod configuration;
 mod costs;
 mod findings;
 mod knee;
-mod logged;
+pub(crate) mod logged;
 mod memory;
 mod page;
 mod text;
@@ -21,7 +21,7 @@ use anyhow::{Context, anyhow};
 use rejoin_logs::Counters;
 use rejoin_report::distinct;
 use rejoin_sim::sizing::{FIFO, Lifetime, Sizing, Stage, Survey};
-use rejoin_sim::{Plan, Progress, Simulation, Subject};
+use rejoin_sim::{Plan, Progress, Simulation, Source, Subject};
 
 use crate::access_log::Logs;
 #[cfg(feature = "lab")]
@@ -102,10 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let counters = arguments.counters.as_deref().map(read_counters).transpose()?;
     let bar = watch.bar("reading the logs           ");
     let logs = arguments.input.logs(counters.as_ref(), true, progress)?;
-    let plan = match &logs {
-        Some(logs) if !arguments.input.has_plan() => plan_of(logs)?,
-        _ => plan,
-    };
+    let (plan, tls_told_by) = arguments.input.with_tls(plan, logs.as_ref());
     let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
     let costs = Costs::of(arguments, plan.server.tls)?;
     bar.set_prefix("looking at the arrivals    ");
@@ -140,6 +137,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         may_try_more: capacities.is_none(),
         is_recorded: arrivals.are_recorded(),
         logs: logs.as_ref(),
+        tls_told_by,
+        lifetime_s: arguments.lifetime,
     };
     let findings = finder.run().map_err(|error| arrivals.failed_at_all(error))?;
     let complete = finder.is_complete();
@@ -153,13 +152,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     watch.finish(&bar);
     anyhow::ensure!(complete, "interrupted: nothing is recommended from what is finished");
     Ok(())
-}
-
-/// Returns the servers that a log shows: those of TLS 1.3 if most of its connections have that.
-fn plan_of(logs: &Logs) -> anyhow::Result<Plan> {
-    let (of_13, known) = logs.readings[0].told.tls_13;
-    let version = if of_13 * 2 > known { "1.3" } else { "1.2" };
-    Ok(Plan::parse(&format!("tls = \"{version}\""))?)
 }
 
 /// Returns what is asked for: the knee, unless a target or sizes are given.
@@ -198,17 +190,24 @@ fn survey(
     arrivals: &Arrivals<'_>,
     progress: &Progress,
 ) -> anyhow::Result<Survey> {
-    let of = |simulation: &Simulation| {
-        let surveyed = Survey::of(simulation, arrivals.source(), progress);
-        let surveyed = surveyed.map_err(|error| arrivals.failed(error))?;
-        surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))
-    };
-    let found = of(simulation)?;
+    let survey = surveyed(simulation, arrivals.source(), progress);
+    let survey = survey.map_err(|error| arrivals.failed(error))?;
+    survey.ok_or_else(|| anyhow!(NOTHING_TRIED))
+}
+
+/// Surveys arrivals in the same way. Returns `None` if it was stopped.
+fn surveyed(
+    simulation: &mut Simulation,
+    source: &dyn Source,
+    progress: &Progress,
+) -> Result<Option<Survey>, rejoin_sim::Error> {
+    let found = Survey::of(simulation, source, progress)?;
     if simulation.server.lifetime_s.is_some() {
         return Ok(found);
     }
+    let Some(found) = found else { return Ok(None) };
     simulation.server.lifetime_s = Some(found.lifetime.seconds);
-    of(simulation)
+    Survey::of(simulation, source, progress)
 }
 
 /// Checks that the arrivals leave something to resume.

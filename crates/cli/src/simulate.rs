@@ -7,8 +7,9 @@ use rejoin_report::distinct;
 use rejoin_sim::{Outcome, Plan, Progress, Simulation, report};
 
 use crate::arguments::Misuse;
-use crate::arrivals::{Arrivals, Input};
+use crate::arrivals::{Arrivals, Input, ToldBy};
 use crate::beside::{Beside, resolved};
+use crate::plan::logged::Logged;
 use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
 use crate::trace_file;
@@ -67,12 +68,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reading = watch.bar("reading the logs");
     let logs = arguments.input.logs(None, false, progress)?;
     reading.finish_and_clear();
+    let (plan, tls_told_by) = arguments.input.with_tls(plan, logs.as_ref());
+    if let Some(logs) = &logs {
+        let logged = Logged::of(logs);
+        logged.left_out().iter().for_each(|line| terminal::complain(line));
+        logged.warnings().iter().for_each(|line| terminal::complain(&format!("warning: {line}")));
+    }
     let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
     if let Some(path) = &arguments.write_trace {
         return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, progress);
     }
     let simulation = simulation(arguments, &plan, &arrivals)?;
     let (csv, html) = outputs(arguments)?;
+    if logs.is_some() && tls_told_by == ToldBy::Nobody {
+        terminal::complain(
+            "warning: the log does not tell the version of TLS: 1.2 is assumed; give --tls",
+        );
+    }
     let bar = watch.bar("simulating");
     let ran = simulation.run(arrivals.source(), progress);
     watch.finish(&bar);

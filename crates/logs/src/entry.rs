@@ -356,7 +356,7 @@ struct Told {
 impl Told {
     /// Adds `name=value`. The value may be in quotes, and a comma or semicolon behind it.
     fn pair(&mut self, text: &[u8], parser: &Parser) {
-        let text = text.strip_suffix(b",").or(text.strip_suffix(b";")).unwrap_or(text);
+        let text = text.strip_suffix(b",").or_else(|| text.strip_suffix(b";")).unwrap_or(text);
         if let Some(equals) = text.iter().position(|byte| *byte == b'=') {
             let value = &text[equals + 1..];
             let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));

@@ -87,6 +87,11 @@ pub enum Tls {
     },
 }
 
+impl Tls {
+    /// TLS 1.3 with as many tickets as OpenSSL makes by default.
+    pub const V1_3_OF_OPENSSL: Self = Self::V1_3 { full: 2, resumed: 1, used_once: false };
+}
+
 /// The key of a session in the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyedBy {

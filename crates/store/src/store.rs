@@ -169,6 +169,14 @@ impl Store {
         Ok(Fit::of(settings, false)?.division.bytes as u64)
     }
 
+    /// Returns the sessions of up to one block that such a cache holds.
+    ///
+    /// # Errors
+    /// Returns an error if no cache can be made of these settings.
+    pub fn sessions_for(settings: &Settings) -> Result<u64, rejoin_cache::Error> {
+        Ok(Fit::of(settings, false)?.layouts.iter().map(Layout::sessions).sum())
+    }
+
     /// Returns the names of the caches in a folder, in order, including those that cannot be opened.
     ///
     /// # Errors

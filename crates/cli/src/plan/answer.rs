@@ -14,6 +14,8 @@ use super::logged::{Checked, Logged};
 use super::memory::Memory;
 use super::trials::returning;
 use super::unseen::Unseen;
+use crate::access_log::Logs;
+use crate::arrivals::ToldBy;
 use crate::units::{bytes, percent, time};
 
 /// The default bytes of a session's block, which are the cache's default.
@@ -27,6 +29,7 @@ pub(super) struct Answer<'a> {
     pub(super) complete: bool,
     pub(super) seeds: u32,
     pub(super) tls: &'static str,
+    pub(super) tls_told_by: ToldBy,
     pub(super) servers: u16,
     pub(super) clients: u64,
     pub(super) requests: f64,
@@ -133,15 +136,18 @@ impl<'a> Answer<'a> {
         let lifetime = survey.lifetime;
         let configuration = recommendation.as_ref();
         let configuration = configuration.map(|best| configured(arguments, finder, &rows, best));
+        let configuration = configuration.transpose()?;
         let log = finder.logs.map(Logged::of);
         let mut warnings = warnings(log.as_ref(), &checked, findings);
         warnings.extend(too_old(survey, is_given));
+        warnings.extend(another_tls(finder));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
             title: &simulation.title,
             complete: finder.is_complete(),
             seeds: simulation.seeds,
             tls: version(simulation.server.tls),
+            tls_told_by: finder.tls_told_by,
             servers: simulation.server.servers,
             clients: survey.clients,
             requests: survey.requests,
@@ -178,21 +184,22 @@ fn configured(
     finder: &Finder<'_>,
     rows: &[Row<'_>],
     best: &Recommendation,
-) -> Configuration {
+) -> anyhow::Result<Configuration> {
     let fifo = best.fifo_sessions.unwrap_or(best.sessions);
     let mut cells = rows.iter().map(|row| row.cell);
     let fifo_cell = cells.find(|cell| (cell.policy, cell.capacity) == (FIFO, fifo));
-    Configuration::of(&Wanted {
+    let given = finder.sizer.given(best.policy, best.sessions)?;
+    Ok(Configuration::of(&Wanted {
         policy: best.policy,
         sessions: best.sessions,
-        bytes: best.bytes,
+        bytes: given.unwrap_or(best.bytes),
         fifo_sessions: fifo,
         fifo_percent: fifo_cell.map(returning),
         fifo_is_enough: best.fifo_sessions.is_some(),
         lifetime_s: finder.sizing.survey.lifetime.seconds,
         session_bytes: arguments.session_bytes,
         server: &finder.sizing.simulation.server,
-    })
+    }))
 }
 
 fn row<'a>(finder: &Finder<'_>, survey: &Survey, cell: &'a Cell) -> anyhow::Result<Row<'a>> {
@@ -265,6 +272,23 @@ fn warnings(
         _ => {}
     }
     warnings
+}
+
+/// Returns the warning of a version of TLS that is not known, or not that of most connections of the log.
+fn another_tls(finder: &Finder<'_>) -> Option<String> {
+    let version = version(finder.sizing.simulation.server.tls);
+    let of_log = finder.logs.and_then(Logs::is_of_tls_13);
+    match (finder.tls_told_by, of_log) {
+        (ToldBy::Nobody, _) => Some(format!(
+            "nothing tells the version of TLS: {version} is assumed; over TLS 1.3 each handshake makes two sessions, and more \
+             are needed: give --tls"
+        )),
+        (ToldBy::Option | ToldBy::Plan, Some(is_13)) if is_13 != (version == "1.3") => {
+            let of_log = if is_13 { "1.3" } else { "1.2" };
+            Some(format!("most connections of the log are of TLS {of_log}, and not {version}"))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the recommendation in one line.

@@ -27,7 +27,7 @@ pub(super) struct Wanted<'a> {
     pub(super) policy: Subject,
     /// Sessions under that policy.
     pub(super) sessions: u32,
-    /// The bytes of its cache.
+    /// The bytes that its cache must be given.
     pub(super) bytes: u64,
     /// Sessions in servers that evict first in, first out.
     pub(super) fifo_sessions: u32,
@@ -106,7 +106,8 @@ fn haproxy(wanted: &Wanted<'_>) -> String {
 
 /// Returns the settings of `librejoin.so`, in whole kilobytes.
 fn library(wanted: &Wanted<'_>) -> String {
-    format!("capacity = {}KB", wanted.bytes.div_ceil(1 << 10))
+    let policy = if wanted.policy == Subject::Lru { "policy = lru\n" } else { "" };
+    format!("{policy}capacity = {}KB", wanted.bytes.div_ceil(1 << 10))
 }
 
 /// Returns the command line of `rejoin serve`.

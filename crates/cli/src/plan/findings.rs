@@ -2,7 +2,7 @@
 
 use rejoin_logs::{ClientsBy, Reading};
 use rejoin_sim::sizing::{FIFO, Found, Sizing, Survey};
-use rejoin_sim::{Cell, Error, Progress, Simulation, Source, Subject};
+use rejoin_sim::{Cell, Error, Progress, Server, Simulation, Source, Subject, Tls};
 use serde::Serialize;
 
 use super::advice::{self, Chosen, Wish};
@@ -10,6 +10,7 @@ use super::memory::Sizer;
 use super::trials::{Trials, returning};
 use super::unseen::{self, Unseen};
 use crate::access_log::Logs;
+use crate::arrivals::ToldBy;
 use crate::units::time;
 
 /// The ratio by which two readings of a log may differ and still say the same.
@@ -65,6 +66,9 @@ pub(super) struct Finder<'a> {
     /// True if the arrivals were recorded.
     pub(super) is_recorded: bool,
     pub(super) logs: Option<&'a Logs>,
+    pub(super) tls_told_by: ToldBy,
+    /// The lifetime that was given.
+    pub(super) lifetime_s: Option<u32>,
 }
 
 impl Finder<'_> {
@@ -100,6 +104,9 @@ impl Finder<'_> {
                 findings.unseen = Some(compared?);
             }
             findings.others = self.other_readings(chosen.policy)?;
+            if self.tls_told_by == ToldBy::Nobody {
+                findings.others.extend(self.over_tls_13(chosen.policy)?);
+            }
         }
         findings.cells = trials.cells;
         if !self.is_complete() {
@@ -190,18 +197,54 @@ impl Finder<'_> {
                 sessions: None,
                 returning_percent: None,
             };
-            if differs && its.returning_percent() > 0.0 {
-                let target_percent = self.wish.target();
-                let sizing = Sizing { simulation: &simulation, survey: &its, target_percent };
-                let found = sizing.run(None, other, self.progress, &|_| {})?;
-                let mut trials = Trials::of(&simulation, other, self.progress, &found);
-                let chosen = advice::choose(&mut trials, &found, self.wish, sizing.goal())?;
-                answer.sessions = chosen.map(|chosen| chosen.sessions);
-                answer.returning_percent = chosen.map(|chosen| chosen.percent);
+            if differs {
+                self.answer(&simulation, &its, other, &mut answer)?;
             }
             answers.push(answer);
         }
         Ok(answers)
+    }
+
+    /// Finds the size for another reading.
+    fn answer(
+        &self,
+        simulation: &Simulation,
+        survey: &Survey,
+        source: &dyn Source,
+        answer: &mut OtherReading,
+    ) -> Result<(), Error> {
+        if survey.returning_percent() > 0.0 {
+            let sizing = Sizing { simulation, survey, target_percent: self.wish.target() };
+            let found = sizing.run(None, source, self.progress, &|_| {})?;
+            let mut trials = Trials::of(simulation, source, self.progress, &found);
+            let chosen = advice::choose(&mut trials, &found, self.wish, sizing.goal())?;
+            answer.sessions = chosen.map(|chosen| chosen.sessions);
+            answer.returning_percent = chosen.map(|chosen| chosen.percent);
+        }
+        Ok(())
+    }
+
+    /// Answers for TLS 1.3, whose handshakes make two sessions.
+    fn over_tls_13(&self, policy: Subject) -> Result<Option<OtherReading>, Error> {
+        let server = Server {
+            tls: Tls::V1_3_OF_OPENSSL,
+            lifetime_s: self.lifetime_s,
+            ..self.sizing.simulation.server.clone()
+        };
+        let of = self.sizing.simulation.clone();
+        let mut simulation = Simulation { policies: vec![policy], server, ..of };
+        let survey = super::surveyed(&mut simulation, self.source, self.progress)?;
+        let Some(survey) = survey else { return Ok(None) };
+        let mut answer = OtherReading {
+            reading: "connections are of TLS 1.3".to_owned(),
+            connections: survey.requests as u64,
+            clients: survey.clients,
+            differs: true,
+            sessions: None,
+            returning_percent: None,
+        };
+        self.answer(&simulation, &survey, self.source, &mut answer)?;
+        Ok(Some(answer))
     }
 }
 

@@ -19,7 +19,7 @@ const ANOTHER_COUNT_PERCENT: f64 = 5.0;
 
 /// The logs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Logged {
+pub(crate) struct Logged {
     pub(super) lines: u64,
     pub(super) malformed: Vec<LeftOut>,
     /// The first malformed line of all.
@@ -64,7 +64,7 @@ pub(super) struct LeftOut {
 }
 
 impl Logged {
-    pub(super) fn of(logs: &Logs) -> Self {
+    pub(crate) fn of(logs: &Logs) -> Self {
         let (facts, first) = (&logs.facts, &logs.readings[0].told);
         let left_out = |(why, of): (rejoin_logs::Why, &rejoin_logs::Malformed)| LeftOut {
             why: why.as_str(),
@@ -105,23 +105,14 @@ impl Logged {
     }
 
     /// Returns what was read, in lines.
-    pub(super) fn text(&self) -> Vec<String> {
+    pub(crate) fn text(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "log: {} lines, {} requests over TLS, {} connections",
             grouped(self.lines),
             grouped(self.requests),
             grouped(self.connections)
         )];
-        if self.without_tls > 0 {
-            lines.push(format!("left out: {} requests without TLS", grouped(self.without_tls)));
-        }
-        for left_out in &self.malformed {
-            let LeftOut { why, lines: count, first_log, first_line } = left_out;
-            let (count, first_log) = (grouped(*count), printable(first_log));
-            lines.push(format!(
-                "left out: {count} malformed lines, {why}; the first is line {first_line} of {first_log}"
-            ));
-        }
+        lines.extend(self.left_out());
         if self.out_of_order > 0 {
             lines.push(format!(
                 "sorted: {} requests came after a later one, by up to {}",
@@ -135,6 +126,22 @@ impl Logged {
         }
         if let Some(resumed) = self.resumed_percent {
             lines.push(format!("the log says that {} % of connections resumed", percent(resumed)));
+        }
+        lines
+    }
+
+    /// Returns what was left out, in lines.
+    pub(crate) fn left_out(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.without_tls > 0 {
+            lines.push(format!("left out: {} requests without TLS", grouped(self.without_tls)));
+        }
+        for left_out in &self.malformed {
+            let LeftOut { why, lines: count, first_log, first_line } = left_out;
+            let (count, first_log) = (grouped(*count), printable(first_log));
+            lines.push(format!(
+                "left out: {count} malformed lines, {why}; the first is line {first_line} of {first_log}"
+            ));
         }
         lines
     }
@@ -160,7 +167,7 @@ impl Logged {
     }
 
     /// Returns what speaks against the log.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let malformed = self.malformed_lines();
         let malformed_percent = share((malformed, self.lines)).unwrap_or_default();

@@ -45,19 +45,46 @@ impl Sizer<'_> {
     /// Returns the bytes of Rejoin's cache: sessions, tables, histories of evicted clients, what is learned, locks and the
     /// file's head. A yardstick has none.
     pub(super) fn rejoin(&self, policy: Subject, sessions: u32) -> anyhow::Result<Option<u64>> {
+        let settings = self.settings(policy, sessions);
+        Ok(settings.map(|settings| Store::bytes_for(&settings)).transpose()?)
+    }
+
+    /// Returns the bytes that a cache must be given to hold so many sessions: a file of so many bytes has a little room that
+    /// nothing fits in.
+    pub(super) fn given(&self, policy: Subject, sessions: u32) -> anyhow::Result<Option<u64>> {
+        /// The unit of memory.
+        const PAGE_BYTES: u64 = 4 << 10;
+        let Some(settings) = self.settings(policy, sessions) else { return Ok(None) };
+        let needed = Store::sessions_for(&settings)?;
+        let mut bytes = Store::bytes_for(&settings)?;
+        loop {
+            let given = Settings { capacity: Capacity::Bytes(bytes), ..settings.clone() };
+            match Store::sessions_for(&given) {
+                Ok(held) if held >= needed => return Ok(Some(bytes)),
+                Ok(_) | Err(rejoin_cache::Error::CapacityTooSmall { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            bytes = (bytes + bytes / 512).next_multiple_of(PAGE_BYTES).max(bytes + PAGE_BYTES);
+        }
+    }
+
+    /// Returns the settings of a cache for so many sessions, as `librejoin.so` and `rejoin serve` make it: with blocks of the default
+    /// size, of which a session may need several.
+    fn settings(&self, policy: Subject, sessions: u32) -> Option<Settings> {
         let (policy, prediction) = match policy {
             Subject::Lru => (Policy::Lru, Prediction::Hint),
             Subject::Predictive => (Policy::Predictive, Prediction::Hint),
             Subject::Learned => (Policy::Predictive, Prediction::Learned),
             Subject::Both => (Policy::Predictive, Prediction::Both),
-            _ => return Ok(None),
+            _ => return None,
         };
         let mut settings = Settings::new(Capacity::Sessions(u64::from(sessions)));
+        let blocks = self.session_bytes.div_ceil(settings.block_bytes);
+        settings.capacity = Capacity::Sessions(u64::from(sessions) * u64::from(blocks));
         settings.policy = policy;
         settings.prediction = prediction;
-        settings.block_bytes = self.session_bytes;
         settings.ghosts_percent = self.ghosts_percent.unwrap_or(settings.ghosts_percent);
-        Ok(Some(Store::bytes_for(&settings)?))
+        Some(settings)
     }
 
     /// Returns the names of other caches, the bytes of a session in each, and the number that so many bytes hold.
@@ -78,6 +105,28 @@ mod tests {
     use rejoin_cache::Ledger;
 
     use super::*;
+
+    #[test]
+    fn a_cache_of_the_bytes_that_are_given_holds_the_sessions() {
+        let costs = Costs::known();
+        for session_bytes in [100, 192, 500, 2_000] {
+            let sizer = Sizer { session_bytes, ghosts_percent: None, costs: &costs };
+            for sessions in [1, 240, 1_100, 30_000] {
+                for policy in [Subject::Lru, Subject::Both] {
+                    let bytes = sizer.given(policy, sessions).expect("a cache").expect("shipped");
+                    let settings = sizer.settings(policy, sessions).expect("shipped");
+                    let kib = bytes.div_ceil(1 << 10);
+                    let given = Settings { capacity: Capacity::Bytes(kib << 10), ..settings };
+                    let blocks = u64::from(sessions) * u64::from(session_bytes.div_ceil(192));
+                    let held = Store::sessions_for(&given).expect("a cache");
+                    assert!(
+                        held >= blocks && bytes < 1_000_000 + 2 * blocks * 400,
+                        "{held} of {blocks}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_is_learned_is_counted() {

@@ -10,6 +10,7 @@ use super::advice::Wish;
 use super::answer::{Answer, Beside, Recommendation, Row};
 use super::findings::{OtherReading, SameBytes};
 use super::logged::Logged;
+use crate::arrivals::ToldBy;
 use crate::units::{bytes, figure, percent, time};
 
 /// Returns the whole answer, the table first. `sizes` are those to show.
@@ -52,8 +53,9 @@ pub(super) fn head(answer: &Answer<'_>) -> String {
         String::new()
     };
     let arrivals = if answer.log.is_some() { "connections" } else { "requests" };
+    let assumed = if answer.tls_told_by == ToldBy::Nobody { " (assumed)" } else { "" };
     format!(
-        "{title}: {} clients, {} {arrivals}{rate}, TLS {}{servers}",
+        "{title}: {} clients, {} {arrivals}{rate}, TLS {}{assumed}{servers}",
         grouped(clients),
         report::thousands(answer.requests),
         answer.tls

@@ -74,11 +74,9 @@ fn values_may_be_in_quotes() {
 fn what_precedes_an_object_is_passed_over() {
     const JSON: &str = r#"{"time": "2026-11-25T15:49:27Z", "client": "192.0.2.7"}"#;
     let alone = known(JSON);
-    for before in [
-        "2026-11-25T15:49:28.000000000Z stdout F ",
-        "web_1  | ",
-        "Nov 25 15:49:27 host nginx: ",
-    ] {
+    for before in
+        ["2026-11-25T15:49:28.000000000Z stdout F ", "web_1  | ", "Nov 25 15:49:27 host nginx: "]
+    {
         assert_eq!(known(&format!("{before}{JSON}")), alone, "{before}");
     }
     let text = format!("{COMBINED} {{x}}");

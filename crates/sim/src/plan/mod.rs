@@ -76,6 +76,8 @@ pub struct Plan {
     pub end_ms: Option<u64>,
     /// The servers.
     pub server: Server,
+    /// True if the plan names the version of TLS.
+    pub names_tls: bool,
     /// The clients; `None` if the plan has no group and needs a trace.
     pub mixture: Option<Mixture>,
     /// The groups' names.
@@ -115,6 +117,7 @@ impl Default for Plan {
             warm_up_ms: 0,
             end_ms: None,
             server: Server::default(),
+            names_tls: false,
             mixture: None,
             groups: Vec::new(),
             capacities: Vec::new(),
@@ -128,6 +131,7 @@ impl TryFrom<File> for Plan {
     type Error = Error;
 
     fn try_from(file: File) -> Result<Self, Error> {
+        let names_tls = file.tls.is_some();
         let mut server = server(&file)?;
         server.fairness = fairness(&file)?;
         let warm_up_ms = milliseconds("warm_up_s", file.warm_up_s.unwrap_or(0.0), 0)?;
@@ -150,6 +154,7 @@ impl TryFrom<File> for Plan {
             warm_up_ms,
             end_ms,
             server,
+            names_tls,
             mixture,
             groups,
             capacities: file.capacities.into_iter().map(capacity).collect::<Result<_, _>>()?,
