@@ -286,7 +286,8 @@ impl<'a> Judged<'a> {
         let name = self.name();
         let mut all = Subject::all_ahead(&name, now).filter_map(|(ahead, now)| {
             let is_exact = matches!(ahead, Subject::Ahead(_));
-            let holds = |policy: &Policy| is_exact || policy.is_alone() || *policy == Policy::VARIES;
+            let holds =
+                |policy: &Policy| is_exact || policy.is_alone() || *policy == Policy::VARIES;
             self.learned(&ahead, &now).filter(holds)
         });
         all.next()

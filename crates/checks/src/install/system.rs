@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 34] = [
+const EXPECTED: [(&str, &str); 35] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
