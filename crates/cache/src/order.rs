@@ -87,7 +87,11 @@ impl<R: Region> Order<'_, '_, R> {
         let renewed = &mut self.slots[slot];
         renewed.seen = seen;
         if renewed.later == NONE {
-            self.lists[ONLY].last_from = seen;
+            let list = &mut self.lists[ONLY];
+            list.last_from = seen;
+            if list.first == slot {
+                list.first_from = seen;
+            }
             self.slots.expect(self.lists[ONLY].last == slot);
         } else {
             self.move_to_end(slot, ONLY);

@@ -30,16 +30,6 @@ const TRACES: &[Made] = &[
             d.exponential([2.0, 15.0, 120.0][client as usize % 3] * MINUTE)
         })
     }),
-    ("poisson, two rates", |d| {
-        d.renewal(4_000, 14.0 * HOUR, |client, d| {
-            d.exponential([12.0, 30.0][client as usize % 2] * MINUTE)
-        })
-    }),
-    ("poisson, even rates", |d| {
-        d.renewal(4_000, 14.0 * HOUR, |client, d| {
-            d.exponential(10.0 * 4_000.0 / (client + 1) as f64 * MINUTE)
-        })
-    }),
     ("poisson, lognormal rates", |d| {
         let means: Vec<f64> = (0..4_000).map(|_| d.lognormal(30.0 * MINUTE, 1.5)).collect();
         d.renewal(4_000, 12.0 * HOUR, |client, d| d.exponential(means[client as usize]))
@@ -187,6 +177,16 @@ const TRACES: &[Made] = &[
         all.into_iter()
             .filter(|(at, client)| *at / (10.0 * HOUR) > *client as f64 / 6_000.0)
             .collect()
+    }),
+    ("poisson, two rates", |d| {
+        d.renewal(4_000, 14.0 * HOUR, |client, d| {
+            d.exponential([12.0, 30.0][client as usize % 2] * MINUTE)
+        })
+    }),
+    ("poisson, even rates", |d| {
+        d.renewal(4_000, 14.0 * HOUR, |client, d| {
+            d.exponential(10.0 * 4_000.0 / (client + 1) as f64 * MINUTE)
+        })
     }),
 ];
 
