@@ -32,7 +32,7 @@ pub(crate) struct Input {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "trace")]
     log: Vec<PathBuf>,
     /// The version of TLS [default: the plan's, else that of most connections of a log, else 1.2]
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    #[arg(long, value_name = "TLS", value_parser = ["1.2", "1.3"])]
     tls: Option<String>,
     /// The pause that ends a connection, where a log does not tell connections apart [default: 75s]
     #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "log")]
