@@ -252,7 +252,8 @@ impl Agent {
             if apart_s.is_some() != std::mem::replace(&mut were_apart, apart_s.is_some()) {
                 tell(News::ClocksApart(apart_s));
             }
-            let waits = keys.keys().awaits_ring();
+            // It is over once there is a ring, and not if Valkey is silent or the half minute has passed.
+            let waits = keys.keys().awaits_ring() || waited && keys.keys().ring().is_none();
             if waits != std::mem::replace(&mut waited, waits) {
                 tell(News::WaitsForRing(waits));
             }

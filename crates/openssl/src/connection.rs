@@ -21,7 +21,7 @@ use crate::early::Early;
 use crate::extra::Extra;
 use crate::policy::{Circumstances, Judged, Policy};
 use crate::sessions::Cached;
-use crate::{cipher, ffi, past, server_name};
+use crate::{cipher, ffi, imports, past, server_name};
 
 /// A host's name, which needs no memory of its own if it is short.
 pub(crate) type Host = SmallVec<[u8; 32]>;
@@ -161,7 +161,8 @@ impl Connection {
         // SAFETY: the caller vouches for `ssl`.
         let is_bare = unsafe { is_bare(ssl) };
         self.state().looked_up_bare = is_bare;
-        let serves = !is_bare || judged.serves_without_keys();
+        // A program without a callback for keys lets nobody in by them.
+        let serves = !is_bare || !imports::sets_key_callback() || judged.serves_without_keys();
         // SAFETY: the caller vouches for `ssl`.
         let expected = serves.then(|| unsafe { judged.expected(ssl) }).flatten();
         self.state().expected = expected;
@@ -175,7 +176,7 @@ impl Connection {
     /// `ssl` is valid, and this connection's; its handshake is done.
     pub(crate) unsafe fn learn_from_full_handshake(&self, ssl: *mut SSL) {
         let State { begins_bare, looked_up_bare, .. } = *self.state();
-        if !(begins_bare || looked_up_bare) {
+        if !(begins_bare || looked_up_bare) || !imports::sets_key_callback() {
             return;
         }
         // SAFETY: the caller vouches for `ssl`; the call only reads a flag.

@@ -2,7 +2,8 @@
 //!
 //! OpenSSL has no function that returns a context's callback for session tickets (`SSL_CTX_set_session_ticket_cb(3)`). A
 //! program that has one imports the function that sets it, which shows in the relocations of the program or of one of its
-//! libraries. One that looks the function up by `dlsym(3)` does not show it.
+//! libraries. One that looks the function up by `dlsym(3)` does not show it. So it is with the callbacks by which a server lets
+//! clients in that have a pre-shared key or a password.
 //!
 //! Nothing that these files say is followed unless it is in their own mapped segments.
 
@@ -16,21 +17,41 @@ use libc::{Elf32_Phdr as Segment, Elf32_Sym as Symbol};
 #[cfg(target_pointer_width = "64")]
 use libc::{Elf64_Phdr as Segment, Elf64_Sym as Symbol};
 
-const SETTER: &CStr = c"SSL_CTX_set_session_ticket_cb";
-
 /// Returns true if the program, or a library of its that does not contain this code, imports the function that sets a
 /// callback for session tickets.
 pub(crate) fn sets_ticket_callback() -> bool {
     /// The number of files that had been loaded when the process was looked at, and the answer in the lowest bit.
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    let mut search = Search { seen: SEEN.load(Ordering::Relaxed), loaded: 0, is_found: false };
+    is_any_imported(&[c"SSL_CTX_set_session_ticket_cb"], false, &SEEN)
+}
+
+/// Returns true if the program or a library of its imports a function that sets a callback for pre-shared keys or passwords.
+pub(crate) fn sets_key_callback() -> bool {
+    /// The same as for tickets.
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    const SETTERS: [&CStr; 5] = [
+        c"SSL_CTX_set_psk_server_callback",
+        c"SSL_set_psk_server_callback",
+        c"SSL_CTX_set_psk_find_session_callback",
+        c"SSL_set_psk_find_session_callback",
+        c"SSL_CTX_set_srp_username_callback",
+    ];
+    is_any_imported(&SETTERS, true, &SEEN)
+}
+
+fn is_any_imported(functions: &'static [&'static CStr], in_own: bool, seen: &AtomicU64) -> bool {
+    let before = seen.load(Ordering::Relaxed);
+    let mut search = Search { functions, in_own, seen: before, loaded: 0, is_found: false };
     // SAFETY: the callback reads what the linker passes, and the variable outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut search).cast()) };
-    SEEN.store(search.loaded << 1 | u64::from(search.is_found), Ordering::Relaxed);
+    seen.store(search.loaded << 1 | u64::from(search.is_found), Ordering::Relaxed);
     search.is_found
 }
 
 struct Search {
+    functions: &'static [&'static CStr],
+    /// True if the file that contains this code is looked at, too.
+    in_own: bool,
     seen: u64,
     loaded: u64,
     is_found: bool,
@@ -54,7 +75,8 @@ unsafe extern "C" fn look_at(info: *mut dl_phdr_info, size: size_t, search: *mut
     }
     let file = Mapped::of(info);
     let is_own = file.contains(sets_ticket_callback as fn() -> bool as usize, 1);
-    search.is_found = !is_own && file.imports(SETTER);
+    let is_looked_at = search.in_own || !is_own;
+    search.is_found = is_looked_at && search.functions.iter().any(|one| file.imports(one));
     search.is_found.into()
 }
 

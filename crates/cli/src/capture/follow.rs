@@ -43,6 +43,8 @@ pub(super) struct Follow {
     /// The files that were begun. Those that are gone are forgotten now and then, and so are their [`Self::read`].
     names: RefCell<HashSet<PathBuf>>,
     count: Cell<usize>,
+    /// The file that was begun last. It may still be written.
+    last: Cell<Option<FileId>>,
     is_over: Cell<bool>,
 }
 
@@ -102,6 +104,7 @@ impl Follow {
             read: RefCell::default(),
             names: RefCell::default(),
             count: Cell::default(),
+            last: Cell::default(),
             is_over: Cell::new(false),
         })
     }
@@ -117,7 +120,8 @@ impl Follow {
 
     /// Returns the number of captures that were not begun.
     pub(super) fn unread_count(&self) -> usize {
-        self.all_unread(None).iter().filter(|part| !part.may_be_other()).count()
+        let others = self.all_unread(self.last.get());
+        others.iter().filter(|part| !part.may_be_other()).count()
     }
 
     /// Returns true once Ctrl-C or the end of the time has ended the last file.
@@ -132,6 +136,7 @@ impl Follow {
                 return None;
             }
             if let Some(part) = self.unread(None) {
+                self.last.set(Some(part.id));
                 if self.names.borrow_mut().insert(part.path.clone()) {
                     self.count.set(self.count.get() + 1);
                 }
