@@ -73,15 +73,15 @@ _SYSTEMS = (
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
 )
 
 
 def _trust(verify: Any, of_environment: bool) -> Trust:
     """What ``verify`` trusts, as httpx reads it; a :class:`ValueError` if the manager cannot be told."""
     if verify is True and of_environment:
-        named = os.environ.get("SSL_CERT_FILE")
-        if not named and os.environ.get("SSL_CERT_DIR"):
-            raise ValueError("authorities in a folder")
+        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
         if named and os.path.realpath(named) not in map(os.path.realpath, _SYSTEMS):
             verify = named
     if isinstance(verify, bool):

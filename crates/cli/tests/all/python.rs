@@ -138,6 +138,7 @@ fn succeeds(name: &str, tests: &mut Command) {
         .env_remove("REQUESTS_CA_BUNDLE")
         .env_remove("CURL_CA_BUNDLE")
         .env_remove("SSL_CERT_FILE")
+        .env_remove("SSL_CERT_DIR")
         .env("REJOIN_TEST_MANAGER", managed.socket())
         .env("REJOIN_TEST_AUTHORITY", managed.file("ca.pem"))
         .env("REJOIN_TEST_PORT", port(&server))
