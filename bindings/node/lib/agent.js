@@ -132,7 +132,7 @@ function wishesOf(options, rejoin) {
   const bundle = options.ca === undefined ? '' : pem(options.ca);
   const identity = identityOf(options);
   if (alpn === undefined || bundle === undefined || identity === undefined) return undefined;
-  if (options.ca === undefined && !trustsAsUsual()) return undefined;
+  if (options.ca === undefined && rejoin.trust === undefined && !trustsAsUsual()) return undefined;
   return {
     alpn,
     min_version: VERSIONS[minVersion],
