@@ -14,11 +14,12 @@ use pcap_parser::{
     parse_pcap_header,
 };
 
+use rejoin_trace::{Zstd, begins_zstd};
+
 use crate::error::{Error, Stop};
-use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
+use crate::limits::{LARGEST_BLOCK_BYTES, LARGEST_ZSTD_WINDOW_BYTES, MOST_INTERFACES};
 use crate::observation::NO_TIME;
 use crate::program::{self, MOST_PROCESSES, Named, Process, option};
-use crate::zstd::Zstd;
 
 const CHUNK_BYTES: usize = 1 << 18;
 const PCAP_HEADER_BYTES: usize = 24;
@@ -77,8 +78,9 @@ fn frames_of(
             let mut plain = MultiGzDecoder::new(Cursor::new(magic).chain(reader));
             return frames_of(&mut plain, each, compression - 1);
         }
-        [0x28, 0xb5, 0x2f, 0xfd] if compression > 0 => {
-            let mut plain = Zstd::new(Cursor::new(magic).chain(reader));
+        _ if compression > 0 && begins_zstd(&magic) => {
+            let plain = Zstd::new(Cursor::new(magic).chain(reader));
+            let mut plain = plain.with_largest_window(LARGEST_ZSTD_WINDOW_BYTES);
             return frames_of(&mut plain, each, compression - 1);
         }
         _ => {}

@@ -47,7 +47,6 @@ mod tcp;
 mod tls;
 mod unsupported;
 mod via;
-mod zstd;
 
 pub use analyser::{Analyser, Summary};
 pub use beginning::Beginning;

@@ -272,6 +272,10 @@ impl<'a> Judged<'a> {
     }
 
     fn learn_ahead(&self, began: &Circumstances, policy: Policy) {
+        // It varies with whatever authorities.
+        if self.learned_ahead(began) == Some(Policy::VARIES) {
+            return;
+        }
         let name = self.name();
         for (ahead, began) in Subject::all_ahead(&name, began) {
             if self.learned(&ahead, &began) != Some(Policy::VARIES) {

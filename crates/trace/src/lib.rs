@@ -6,6 +6,8 @@
 //! of paper 000 §V.A, on which the simulator and the fleet run if there is no recording.
 //! [`Browsers`] and a [`Flood`] may share their server, in a [`Mixture`].
 //!
+//! [`Zstd`] reads what is compressed, for all whose input may be.
+//!
 //! Not here: clocks, files, sockets and TLS. A reader reads any [`std::io::Read`], a
 //! population draws from the seed it is given and from nothing else.
 
@@ -33,6 +35,7 @@ mod runs;
 mod schedule;
 mod speed_up;
 mod writer;
+mod zstd;
 
 pub use arrivals::Arrivals;
 pub use browsers::{BrowserArrivals, BrowserSettings, Browsers};
@@ -52,6 +55,7 @@ pub use reader::Reader;
 pub use runs::Runs;
 pub use speed_up::SpeedUp;
 pub use writer::Writer;
+pub use zstd::{Zstd, begins_zstd};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

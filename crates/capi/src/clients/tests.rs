@@ -1,4 +1,4 @@
-//! What threads hold inside the gate, and fork(2).
+//! Locks that threads hold inside the gate, and fork(2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -138,7 +138,7 @@ fn a_handshake_that_pauses_for_minutes_is_given() {
     assert_eq!(failed(&[]).given_by(&[1, 4_000, 1, 1]), 0);
 }
 
-/// What comes late, in the order of the capture, still counts.
+/// Packets that come late, in the order of the capture, still count.
 #[test]
 fn a_handshake_behind_its_end_is_known() {
     let mut capture = failed(&[(CLIENT, 0, 0, RST)]);

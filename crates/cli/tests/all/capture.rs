@@ -692,7 +692,7 @@ fn counted_and_lost(output: &Output) -> [u64; 2] {
     [report["frames"].as_u64().expect("a number"), lost.unwrap_or(0)]
 }
 
-/// What waits when a capture ends is read, and what was lost since the last packet is told.
+/// Packets that wait when a capture ends are read, and those lost since the last one are told.
 #[test]
 fn what_waits_at_the_end_of_a_live_capture_counts() {
     let counted = in_a_network_of_its_own(|| {

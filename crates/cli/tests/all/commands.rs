@@ -290,7 +290,7 @@ fn a_fleet_that_measured_nobody_says_so() {
     assert!(line.contains("no device connected in the measured time") && code == 2, "{line}");
 }
 
-/// As OpenSSL's own server answers, and some proxies.
+/// OpenSSL's own server answers so, and some proxies.
 #[test]
 fn a_fleet_takes_answers_of_http_1_0() {
     let server = Server::start(&[]);

@@ -13,7 +13,7 @@ use rejoin_testkit::certificates::{Authority, Pair};
 
 /// The client on one of the revocation lists.
 const REVOKED: u64 = 7;
-/// How long the certificate of `brief.pem`, the authority's in `passing.pem`, and `brief-list.pem` hold from now on. Situations move the clock farther, and
+/// The time for which the certificate of `brief.pem`, the authority's in `passing.pem`, and `brief-list.pem` hold from now on. Situations move the clock farther, and
 /// less than the two hours after which OpenSSL drops sessions.
 const BRIEF: Duration = Duration::from_secs(3_600);
 

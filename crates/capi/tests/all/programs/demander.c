@@ -69,13 +69,6 @@ int main(int count, char **words)
         strncpy(keys, words[4], sizeof keys);
         SSL_CTX_set_tlsext_ticket_keys(context, keys, sizeof keys);
     }
-    for (;;) {
-        int stream = accept(listener, NULL, NULL);
-        SSL *connection = SSL_new(context);
-        SSL_set_fd(connection, stream);
-        answer(connection);
-        SSL_free(connection);
-        close(stream);
-    }
+    serve(listener, context, answer);
 }
 #endif

@@ -37,7 +37,9 @@ static SSL_TICKET_RETURN look(SSL *connection, SSL_SESSION *session, const unsig
     return SSL_TICKET_RETURN_IGNORE_RENEW;
 }
 
-static void answer(SSL *connection, int is_filled)
+static int is_filled;
+
+static void answer(SSL *connection)
 {
     char request[4096];
     if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
@@ -62,12 +64,6 @@ int main(int count, char **words)
         return 1;
     if (count == 4)
         SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
-    for (;;) {
-        int stream = accept(listener, NULL, NULL);
-        SSL *connection = SSL_new(context);
-        SSL_set_fd(connection, stream);
-        answer(connection, count < 4);
-        SSL_free(connection);
-        close(stream);
-    }
+    is_filled = count < 4;
+    serve(listener, context, answer);
 }

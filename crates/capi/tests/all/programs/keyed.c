@@ -62,12 +62,5 @@ int main(int count, char **words)
         key = strtok(NULL, ":");
         SSL_CTX_set_psk_server_callback(context, find);
     }
-    for (;;) {
-        int stream = accept(listener, NULL, NULL);
-        SSL *connection = SSL_new(context);
-        SSL_set_fd(connection, stream);
-        answer(connection);
-        SSL_free(connection);
-        close(stream);
-    }
+    serve(listener, context, answer);
 }

@@ -1,10 +1,13 @@
-/* The listening socket of the test servers. */
+/* What the test servers have in common: the listening socket, and one connection after the other. */
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/ssl.h>
 
 /* Returns a socket that listens on a port of the loopback address, or -1. A client that is gone raises no signal. */
 static int listen_on(const char *port)
@@ -18,4 +21,17 @@ static int listen_on(const char *port)
     if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 64) != 0)
         return -1;
     return listener;
+}
+
+/* Serves one connection after the other, for ever. */
+__attribute__((unused)) static void serve(int listener, SSL_CTX *context, void (*answer)(SSL *))
+{
+    for (;;) {
+        int stream = accept(listener, NULL, NULL);
+        SSL *connection = SSL_new(context);
+        SSL_set_fd(connection, stream);
+        answer(connection);
+        SSL_free(connection);
+        close(stream);
+    }
 }
