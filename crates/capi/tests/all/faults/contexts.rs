@@ -355,6 +355,24 @@ fn who_was_refused_without_a_certificate_is_served_with_one() {
     }
 }
 
+/// Such a server has no certificate when sessions are looked up, and no callback for keys.
+#[test]
+fn a_certificate_by_a_variable_costs_no_session() {
+    let more = "ssl_certificate FOLDER/$pair.pem; ssl_certificate_key FOLDER/$pair.pem;";
+    let by_variable = NGINX
+        .replace("return 200 \"$pid\\n\";", WHO)
+        .replace("@MORE@", more)
+        .replace("http {", "http { map $ssl_server_name $pair { default both; }");
+    let Some(site) = start("variable", &by_variable, None) else { return };
+    for versions in VERSIONS {
+        let mut client = site.client(versions);
+        assert!(!client.connect() && client.connect(), "{versions:?}");
+        reload(&site, &by_variable);
+        assert!(client.connect(), "{versions:?}: after the reload");
+    }
+    assert_eq!(lines_of_ours(&site), [""; 0]);
+}
+
 /// Reloads nginx with another configuration, and waits until the old workers are gone. Then a new client connects.
 fn reload(site: &Site, configuration: &str) {
     configure(site, configuration);

@@ -69,6 +69,6 @@ int main(int count, char **words)
         strncpy(keys, words[4], sizeof keys);
         SSL_CTX_set_tlsext_ticket_keys(context, keys, sizeof keys);
     }
-    serve(listener, context, answer);
+    serve_each(listener, context, answer);
 }
 #endif

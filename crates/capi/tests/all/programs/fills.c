@@ -65,5 +65,5 @@ int main(int count, char **words)
     if (count == 4)
         SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
     is_filled = count < 4;
-    serve(listener, context, answer);
+    serve_each(listener, context, answer);
 }

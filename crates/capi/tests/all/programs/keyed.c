@@ -62,5 +62,5 @@ int main(int count, char **words)
         key = strtok(NULL, ":");
         SSL_CTX_set_psk_server_callback(context, find);
     }
-    serve(listener, context, answer);
+    serve_each(listener, context, answer);
 }

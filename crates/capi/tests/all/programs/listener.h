@@ -24,7 +24,7 @@ static int listen_on(const char *port)
 }
 
 /* Serves one connection after the other, for ever. */
-__attribute__((unused)) static void serve(int listener, SSL_CTX *context, void (*answer)(SSL *))
+__attribute__((unused)) static void serve_each(int listener, SSL_CTX *context, void (*answer)(SSL *))
 {
     for (;;) {
         int stream = accept(listener, NULL, NULL);
