@@ -64,6 +64,16 @@ impl Visit {
     /// The most other sessions that [`Self::forget`] removes; it leaves older ones to be evicted.
     const MOST_OTHERS: usize = 8;
 
+    /// Begins the visit of another connection, in the memory of this one.
+    #[inline]
+    pub fn restart(&mut self) {
+        let Self { history, source, current, others, waiting, is_certain } = self;
+        (*history, *source, *current) = (History::default(), Source::default(), None);
+        others.clear();
+        waiting.clear();
+        *is_certain = false;
+    }
+
     /// Looks up the session id that the client presents. Copies a session found to `value` and
     /// returns true.
     pub fn look_up(

@@ -122,7 +122,7 @@ impl Shipped {
 impl Store for Shipped {
     #[inline]
     fn resume(&mut self, request: &Request, _: u64, offered: Option<Offered>) -> bool {
-        self.visit = Visit::default();
+        self.visit.restart();
         let Self { cache, visit, value, used_once, .. } = self;
         if cache.fairness().is_some() {
             visit.comes_from(cache.source(&request.source.to_le_bytes()));
