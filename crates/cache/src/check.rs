@@ -5,7 +5,7 @@
 
 use crate::expectation::Expectation;
 use crate::id::{Key, SessionId};
-use crate::index::Bucket;
+use crate::index::Group;
 use crate::order::{self, List};
 use crate::region::Region;
 use crate::shard::Shard;
@@ -188,8 +188,8 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         same("sessions", shard.header.counters.sessions, found.sessions)?;
         same("slots in use", u64::from(shard.header.used), found.used)?;
         same("slots ever used", u64::from(shard.header.fresh), found.used + found.freed)?;
-        let indexed = shard.buckets.iter().filter(|bucket| **bucket != Bucket::EMPTY);
-        same("index entries", found.sessions, indexed.count() as u64)?;
+        let indexed: u32 = shard.groups.iter().map(Group::entries).sum();
+        same("index entries", found.sessions, indexed.into())?;
         let of_sources = shard.sources().iter().zip(sources);
         of_sources.into_iter().try_for_each(|(counted, found)| {
             same("slots of a source", u64::from(*counted), u64::from(found))

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::ghosts::GhostSet;
-use crate::index::Bucket;
+use crate::index::Group;
 use crate::layout::{Header, Layout};
 use crate::ledger::Ledger;
 use crate::order::List;
@@ -14,7 +14,7 @@ use crate::slots::Slot;
 
 impl Layout {
     /// The version, which goes up when the data in regions or ledgers change their place or meaning.
-    pub const VERSION: u32 = 9;
+    pub const VERSION: u32 = 10;
 
     /// Returns the fingerprint of a cache's layouts. Two programs get the same one if they divide
     /// regions in the same way and give the parts the same meaning, as far as sizes and
@@ -25,7 +25,7 @@ impl Layout {
             size_of::<Line>(),
             size_of::<Header>(),
             size_of::<List>(),
-            size_of::<Bucket>(),
+            size_of::<Group>(),
             size_of::<GhostSet>(),
             size_of::<Slot>(),
             size_of::<Ledger>(),

@@ -52,17 +52,23 @@ impl SessionId {
         Self { length: length.min(Self::LONGEST as u8), bytes }
     }
 
-    /// Returns the id's hash under a key. It need not resist chosen ids: servers choose ids, at
-    /// random, and an id that a client makes up is looked up but never stored.
+    /// Returns the id's hash under a key.
     #[inline]
     pub(crate) fn hash_with(&self, key: &[u8; 16]) -> u64 {
-        static SHARED: SharedSeed = SharedSeed::from_u64(0);
-        let [low, high]: [u64; 2] = bytemuck::pod_read_unaligned(key);
-        let mut hasher = FoldHasher::with_seed(low ^ high.rotate_left(32), &SHARED);
-        let halves: [u128; 2] = bytemuck::pod_read_unaligned(&self.bytes);
-        halves.into_iter().for_each(|half| hasher.write_u128(half));
-        hasher.finish()
+        hash_of(&self.bytes, key)
     }
+}
+
+/// Returns the hash of a padded id under a key. It need not resist chosen ids: servers choose ids, at
+/// random, and an id that a client makes up is looked up but never stored.
+#[inline]
+pub(crate) fn hash_of(padded: &[u8; SessionId::LONGEST], key: &[u8; 16]) -> u64 {
+    static SHARED: SharedSeed = SharedSeed::from_u64(0);
+    let [low, high]: [u64; 2] = bytemuck::pod_read_unaligned(key);
+    let mut hasher = FoldHasher::with_seed(low ^ high.rotate_left(32), &SHARED);
+    let halves: [u128; 2] = bytemuck::pod_read_unaligned(padded);
+    halves.into_iter().for_each(|half| hasher.write_u128(half));
+    hasher.finish()
 }
 
 /// An id and its hash, computed once for shard and index.

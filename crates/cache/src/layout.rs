@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | header, counters, candidates | shard | 512 |
 //! | lists | expectation | 16 |
-//! | index | two thirds of a session | 4 |
+//! | index | group of 5.8 sessions | 32 |
 //! | slots | session | 64, of which 32 are the id |
 //! | blocks | session | [`Settings::block_bytes`] |
 //! | ghosts | history of an evicted client | 8 |
@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::expectation::Expectation;
 use crate::ghosts::GhostSet;
-use crate::index::Bucket;
+use crate::index::Group;
 use crate::interval::{Interval, IntervalClass};
 use crate::order::List;
 use crate::region::Line;
@@ -247,7 +247,7 @@ impl Layout {
         [
             Self::HEADER_LINES,
             lines::<List>(lists),
-            lines::<Bucket>(Bucket::count(slots)),
+            lines::<Group>(Group::count(slots)),
             lines::<Slot>(slots),
             (slots * block_bytes).div_ceil(Line::BYTES),
             ghosts.div_ceil(GhostSet::GHOSTS),

@@ -19,7 +19,7 @@ use crate::expectation::{Expectation, Trust};
 use crate::ghosts::{self, Ghost, GhostSet};
 use crate::history::History;
 use crate::id::{ContextTag, Key};
-use crate::index::{self, Bucket};
+use crate::index::{self, Group};
 use crate::interval::{Interval, TICK_MS};
 use crate::layout::{Header, Layout};
 use crate::ledger::Ledger;
@@ -41,7 +41,7 @@ pub(crate) struct Shard<'r, R: Region> {
     common: &'r Common<R::Ledger>,
     pub(crate) header: &'r mut Header,
     pub(crate) lists: &'r mut [List],
-    pub(crate) buckets: &'r mut [Bucket],
+    pub(crate) groups: &'r mut [Group],
     pub(crate) slots: Slots<'r, R>,
     pub(crate) blocks: &'r mut [u8],
     /// Ghosts and sources, which hits do not need.
@@ -100,7 +100,7 @@ impl<'r, R: Region> Shard<'r, R> {
         let [_, lists, index, slots, blocks, ..] = layout.parts;
         let (header, region) = region.split_at_mut(Layout::HEADER_LINES);
         let (lists, region) = region.split_at_mut(lists);
-        let (buckets, region) = region.split_at_mut(index);
+        let (groups, region) = region.split_at_mut(index);
         let (slots, region) = region.split_at_mut(slots);
         let (blocks, others) = region.split_at_mut(blocks);
         Self {
@@ -108,7 +108,7 @@ impl<'r, R: Region> Shard<'r, R> {
             common,
             header: one(header),
             lists: bytemuck::cast_slice_mut(lists),
-            buckets: bytemuck::cast_slice_mut(buckets),
+            groups: bytemuck::cast_slice_mut(groups),
             slots: Slots::new(bytemuck::cast_slice_mut(slots), astray),
             blocks: bytemuck::cast_slice_mut(blocks),
             others,
@@ -151,7 +151,7 @@ impl<'r, R: Region> Shard<'r, R> {
             common: self.common,
             header: self.header,
             lists: self.lists,
-            buckets: self.buckets,
+            groups: self.groups,
             slots: self.slots.reborrow(),
             blocks: self.blocks,
             others: self.others,
@@ -338,7 +338,7 @@ impl<'r, R: Region> Shard<'r, R> {
         // when tick zero was. The epoch moves to its right place at the next use.
         wipe(self.blocks);
         self.slots.clear();
-        self.buckets.fill(Bucket::EMPTY);
+        self.groups.fill(Group::EMPTY);
         self.others.fill(Line::ZERO);
         self.lists.fill(List::EMPTY);
         let Header { counters, emptied, .. } = *self.header;
@@ -380,7 +380,7 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<u32> {
         let length = key.id.length();
-        index::find(self.buckets, key.hash, |slot| {
+        index::find(self.groups, key.hash, |slot| {
             let slot = &self.slots[slot];
             slot.id == *key.id.padded() && slot.id_length() == length
         })
@@ -401,6 +401,9 @@ impl<'r, R: Region> Shard<'r, R> {
     #[inline(never)]
     fn missed(mut self, now: u32, hash: u64) -> Arrival {
         add(&mut self.header.counters.misses, 1);
+        if self.layout.ghost_sets() == 0 {
+            return Arrival::default();
+        }
         let Some(ghost) = ghosts::take(self.ghosts(), hash, now) else {
             return Arrival::default();
         };
@@ -486,6 +489,7 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     /// Remembers a client whose session is not kept, if it was expected back.
+    #[inline]
     fn remember(
         &mut self,
         hash: u64,
@@ -494,11 +498,23 @@ impl<'r, R: Region> Shard<'r, R> {
         expected: Expectation,
         history: History,
     ) {
-        if expected.is_never() {
-            return;
+        let is_known = self.layout.ghost_sets() > 0 || self.layout.learns();
+        if is_known && !expected.is_never() {
+            self.reborrow().remember_known(hash, now, seen, expected, history);
         }
+    }
+
+    #[inline(never)]
+    fn remember_known(
+        mut self,
+        hash: u64,
+        now: u32,
+        seen: u32,
+        expected: Expectation,
+        history: History,
+    ) {
         let age_ticks = now.saturating_sub(seen);
-        if age_ticks >= Ghost::PERIOD_TICKS {
+        if age_ticks >= Ghost::PERIOD_TICKS || self.layout.ghost_sets() == 0 {
             return self.learn(expected, age_ticks, false);
         }
         let ghost = Ghost { age_ticks, expected, history };

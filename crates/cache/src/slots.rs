@@ -12,6 +12,7 @@ use std::ops::{Index, IndexMut, Range};
 
 use crate::expectation::Expectation;
 use crate::history::History;
+use crate::id::hash_of;
 use crate::interval::{IntervalClass, Lead};
 use crate::region::Region;
 use crate::session::NewSession;
@@ -120,6 +121,12 @@ impl Slot {
             Lead::NONE => self.seen,
             lead => self.seen.saturating_sub(IntervalClass(self.class).lead_ticks(lead)),
         }
+    }
+
+    /// Returns the hash of the session's id under a key.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8; 16]) -> u64 {
+        hash_of(&self.id, key)
     }
 
     /// Returns the id's length; zero if this is not a session's first slot.

@@ -7,7 +7,6 @@ use super::{Shard, add};
 use crate::candidates::{Candidates, LOOKS};
 use crate::error::Refusal;
 use crate::expectation::Expectation;
-use crate::id::SessionId;
 use crate::layout::Header;
 use crate::order::{self, List, Turns};
 use crate::region::Region;
@@ -148,27 +147,23 @@ impl<R: Region> Shard<'_, R> {
     }
 
     fn evict(&mut self, now: u32, slot: u32) {
-        let victim = self.slots[slot];
-        let Slot { id, seen, history, .. } = victim;
-        let (length, expected) = (victim.id_length(), victim.expected());
-        if !self.slots.expect(length > 0) {
+        let victim = &self.slots[slot];
+        if !self.slots.expect(victim.id_length() > 0) {
             return;
         }
-        let hash = SessionId::from_padded(id, length).hash_with(self.hash_key());
-        self.remember(hash, now, seen, expected, history);
+        let (hash, expected) = (victim.hash(self.hash_key()), victim.expected());
+        self.remember(hash, now, victim.seen, expected, victim.history);
         self.free(slot, hash);
     }
 
     /// Evicts a session, and gives up on its client.
     pub(crate) fn evict_unremembered(&mut self, now: u32, slot: u32) {
-        let victim = self.slots[slot];
-        let Slot { id, .. } = victim;
-        let length = victim.id_length();
-        if !self.slots.expect(length > 0) {
+        let victim = &self.slots[slot];
+        if !self.slots.expect(victim.id_length() > 0) {
             return;
         }
         self.learn(victim.expected(), now.saturating_sub(victim.counts_from()), false);
-        self.free(slot, SessionId::from_padded(id, length).hash_with(self.hash_key()));
+        self.free(slot, victim.hash(self.hash_key()));
     }
 }
 
