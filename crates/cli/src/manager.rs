@@ -216,6 +216,9 @@ fn tell(event: &Event, place: &str) {
         Event::CutOff(left) => terminal::complain(&format!(
             "the limit of drain_s is reached, and connections break off: {left}"
         )),
+        Event::CannotAccept(why) => terminal::complain(&format!(
+            "programs wait, because the manager cannot accept them: {why}; raise LimitNOFILE, or `ulimit -n`"
+        )),
         _ => {}
     }
 }

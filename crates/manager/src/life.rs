@@ -31,7 +31,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// The interval at which a manager that drains looks whether it is done.
 const LOOK: Duration = Duration::from_millis(100);
-/// The interval at which it says how many connections are left.
+/// The interval at which it says how many connections are left, and that it cannot accept.
 const SAY: Duration = Duration::from_secs(30);
 /// The limit of draining after a successor has taken over: nobody waits for this manager then.
 const REPLACED: Duration = Duration::from_secs(24 * 3_600);
@@ -85,6 +85,8 @@ pub enum Event {
     Left(usize),
     /// The limit of draining is reached, and this many connections break off.
     CutOff(usize),
+    /// Programs wait, because none can be accepted. Told once in thirty seconds.
+    CannotAccept(io::Error),
 }
 
 /// The sockets with which a manager starts.
@@ -151,6 +153,7 @@ pub async fn serve(
         followed.map_err(cannot("take over from the manager that serves"))?;
     }
     let mut listener = Some(listener);
+    let mut next_complaint = Instant::now();
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     (life.tell)(Event::Ready);
@@ -166,7 +169,13 @@ pub async fn serve(
             _ = looks.tick(), if drains => life.look(),
             accepted = accept(listener.as_ref()) => match accepted {
                 Ok(stream) => life.admit(stream),
-                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+                Err(error) => {
+                    if Instant::now() >= next_complaint {
+                        next_complaint = Instant::now() + SAY;
+                        (life.tell)(Event::CannotAccept(error));
+                    }
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
             },
         }
     }

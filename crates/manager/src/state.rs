@@ -137,7 +137,10 @@ impl Shared {
             identities: Identities::new(Arc::clone(&provider)),
             sessions: Sessions::new(Arc::clone(settings), random()?),
             endings: Endings::default(),
-            closers: Closers::default(),
+            closers: Closers::new().map_err(|cause| Error::Process {
+                what: "prepare for programs that keep it from closing sockets",
+                cause,
+            })?,
             user_threads: UserThreads::default(),
             lookups: Lookups::default(),
             rooms: Rooms::default(),

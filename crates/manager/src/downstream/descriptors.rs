@@ -4,16 +4,26 @@
 //! the daemon of a file system in user space. The program decides for how long. So a thread per user closes the
 //! descriptors that came from this user, and no thread that serves others waits for them. This holds for every
 //! descriptor that arrives, wanted or not, and for a program's own socket, which may contain unread descriptors.
+//!
+//! Programs' own sockets have a thread apart, because nothing bounds how many come. When they are many, each one that comes
+//! interrupts the close that lasts: a signal ends the wait of a socket that lingers. The data goes on being sent. Only the
+//! daemon of a file system is waited for nevertheless, and only for a descriptor that the manager has received: those that
+//! are unread in a socket are dropped without asking it.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::pthread::pthread_kill;
+use nix::sys::signal::Signal;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The closers of all users.
 #[derive(Debug, Default)]
@@ -24,32 +34,44 @@ pub(crate) struct Closers {
 /// Closes the descriptors of one user.
 #[derive(Debug, Default)]
 pub(crate) struct Closer {
+    passed: Queue,
+    /// Programs' own sockets.
+    own: Queue,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
     inner: Mutex<Inner>,
     more: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    waiting: VecDeque<(OwnedFd, Whose)>,
-    /// The number of passed descriptors that wait or are being closed.
+    waiting: VecDeque<OwnedFd>,
+    /// The number of descriptors that wait or are being closed.
     pending: usize,
-    /// True while a thread closes descriptors or waits for more.
-    works: bool,
+    /// The thread that closes descriptors or waits for more.
+    thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    PassedDescriptor,
-    /// A program's own socket. There are as many as connections.
-    Own,
-}
+/// The signal that ends the wait of a close. Its default is to be ignored.
+const INTERRUPTS: Signal = Signal::SIGURG;
 
 impl Closers {
+    /// Prepares this process for the signal by which a close is interrupted.
+    ///
+    /// # Errors
+    /// The system refuses, or the calling thread has no runtime.
+    pub(crate) fn new() -> io::Result<Self> {
+        // A signal without a handler interrupts nothing. The handler stays.
+        let _ = signal(SignalKind::from_raw(INTERRUPTS as i32))?;
+        Ok(Self::default())
+    }
+
     pub(crate) fn of(&self, uid: u32) -> Arc<Closer> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         // A closer with descriptors is not dropped, because that would close them here.
-        users
-            .retain(|_, closer| Arc::strong_count(closer) > 1 || !closer.lock().waiting.is_empty());
+        users.retain(|_, closer| Arc::strong_count(closer) > 1 || closer.has_some());
         Arc::clone(users.entry(uid).or_default())
     }
 }
@@ -61,57 +83,83 @@ impl Closer {
     const MOST: usize = 256;
     /// The longest wait of a request.
     const PATIENCE: Duration = Duration::from_secs(2);
-    const STACK_BYTES: usize = 64 * 1024;
-    /// The time for which a thread waits for more descriptors: starting a thread takes longer than closing one.
-    const STAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
     /// Returns true if the user may pass more descriptors.
     pub(crate) fn has_room(&self) -> bool {
-        self.lock().pending < Self::MOST
+        self.passed.lock().pending < Self::MOST
     }
 
     /// Waits until few of the user's descriptors are being closed. A thread that closes many of them lags on a busy
     /// machine. Sockets that linger are waited for in vain.
     pub(crate) async fn catch_up(&self) {
         let until = Instant::now() + Self::PATIENCE;
-        while self.lock().pending >= Self::MANY && Instant::now() < until {
+        while self.passed.lock().pending >= Self::MANY && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
     /// Queues a passed descriptor for closing.
     pub(crate) fn close(self: &Arc<Self>, descriptor: OwnedFd) {
-        self.close_whose(descriptor, Whose::PassedDescriptor);
+        self.push(|closer| &closer.passed, descriptor);
     }
 
-    fn close_whose(self: &Arc<Self>, descriptor: OwnedFd, whose: Whose) {
-        let mut inner = self.lock();
-        inner.pending += usize::from(whose == Whose::PassedDescriptor);
-        inner.waiting.push_back((descriptor, whose));
-        if inner.works {
-            self.more.notify_one();
-            return;
-        }
+    /// Queues a program's own socket for closing.
+    fn close_own(self: &Arc<Self>, socket: OwnedFd) {
+        self.push(|closer| &closer.own, socket);
+    }
+
+    fn push(self: &Arc<Self>, queue: fn(&Self) -> &Queue, descriptor: OwnedFd) {
         let closer = Arc::clone(self);
-        let thread = std::thread::Builder::new().stack_size(Self::STACK_BYTES);
-        // If no thread can be started, the one started for the next descriptor closes this one, too.
-        inner.works = thread.spawn(move || closer.work()).is_ok();
+        queue(self).push(descriptor, move || queue(&closer).work());
+    }
+
+    fn has_some(&self) -> bool {
+        [&self.passed, &self.own].iter().any(|queue| !queue.lock().waiting.is_empty())
+    }
+}
+
+impl Queue {
+    /// The number of descriptors from which on each further one interrupts the close that lasts.
+    const FEW: usize = 16;
+    const STACK_BYTES: usize = 64 * 1024;
+    /// The time for which a thread waits for more descriptors: starting a thread takes longer than closing one.
+    const STAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+    /// Queues a descriptor. `work` is for the thread that closes it, if there is none.
+    fn push(&self, descriptor: OwnedFd, work: impl FnOnce() + Send + 'static) {
+        let mut inner = self.lock();
+        inner.pending += 1;
+        inner.waiting.push_back(descriptor);
+        let Some(thread) = &inner.thread else {
+            let thread = std::thread::Builder::new().stack_size(Self::STACK_BYTES);
+            // If no thread can be started, the one started for the next descriptor closes this one, too.
+            inner.thread = thread.spawn(work).ok();
+            return;
+        };
+        if inner.pending > Self::FEW {
+            // It exists for as long as its handle does. If the signal comes between two closes, that of the next
+            // descriptor does not.
+            let _ = pthread_kill(thread.as_pthread_t(), INTERRUPTS);
+        }
+        self.more.notify_one();
     }
 
     fn work(&self) {
-        while let Some((descriptor, whose)) = self.next() {
+        while let Some(descriptor) = self.next() {
             drop(descriptor);
-            self.lock().pending -= usize::from(whose == Whose::PassedDescriptor);
+            self.lock().pending -= 1;
         }
     }
 
     /// Waits for the next descriptor to close. `None`: none came for a while; the next one starts a new thread.
-    fn next(&self) -> Option<(OwnedFd, Whose)> {
+    fn next(&self) -> Option<OwnedFd> {
         let nothing = |inner: &mut Inner| inner.waiting.is_empty();
         let waited = self.more.wait_timeout_while(self.lock(), Self::STAYS, nothing);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let next = inner.waiting.pop_front();
-        inner.works = next.is_some();
+        if next.is_none() {
+            inner.thread = None;
+        }
         next
     }
 
@@ -230,7 +278,7 @@ impl Drop for ProgramSocket {
             return;
         }
         if let Ok(stream) = stream.into_std() {
-            self.closer.close_whose(stream.into(), Whose::Own);
+            self.closer.close_own(stream.into());
         }
     }
 }
@@ -251,7 +299,7 @@ mod tests {
             // The end of file shows that it was closed.
             assert_eq!(io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         }
-        while closer.lock().works {
+        while closer.passed.lock().thread.is_some() {
             std::thread::yield_now();
         }
         assert!(closer.has_room());
