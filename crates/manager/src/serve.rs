@@ -88,7 +88,8 @@ impl ProgramConnection {
     async fn receive(&self, let_in: Result<(), Failure>) -> Option<AdmittedRequest> {
         let Self { state, program, stream, .. } = self;
         let let_in = match let_in {
-            Err(failure) if failure.kind == ErrorKind::NotPermitted => {
+            // The settings cannot keep out whoever is in charge: they see and end it.
+            Err(failure) if failure.kind == ErrorKind::NotPermitted && !program.is_in_charge() => {
                 refuse(stream, failure).await;
                 return None;
             }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
+use rustix::process::geteuid;
 use tokio::net::UnixStream;
 
 /// A program.
@@ -28,6 +29,11 @@ impl Program {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
         Ok(Self { uid: peer.uid(), pid: peer.pid(), name: OnceLock::new() })
+    }
+
+    /// Returns true for root and for the manager's own user.
+    pub(crate) fn is_in_charge(&self) -> bool {
+        [0, geteuid().as_raw()].contains(&self.uid)
     }
 
     /// Returns the process id. `None`: the process is in a PID namespace that this one does not see.

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::downstream::connection::ProgramConnection;
 use crate::failure::Failure;
@@ -129,7 +129,7 @@ impl ProgramConnection {
     /// manager's own; it is in the manager's network and PID namespace; and no filter limits it.
     pub(crate) fn may_take_over(&self) -> Result<(), Failure> {
         let uid = self.program.uid;
-        if uid != 0 && uid != geteuid().as_raw() {
+        if !self.program.is_in_charge() {
             let detail = "only root and the manager's own user may take its socket over";
             return Err(refusal(detail));
         }

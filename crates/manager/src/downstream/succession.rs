@@ -263,8 +263,13 @@ pub fn take_over(path: &Path, user: Option<u32>) -> Result<Option<Sockets>, Erro
         }
         let message = protocol::write_request(&Request::TakeOver {}).map_err(io::Error::other)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        io::Write::write_all(&mut &stream, &message)?;
-        let mut passed = read_ready(&stream)?.into_iter();
+        // A manager that refuses has perhaps said why, and hung up.
+        let sent = io::Write::write_all(&mut &stream, &message);
+        let passed = match sent {
+            Err(broke) if broke.kind() != io::ErrorKind::BrokenPipe => return Err(broke),
+            _ => read_ready(&stream)?,
+        };
+        let mut passed = passed.into_iter();
         let listener = passed.next().filter(|socket| socket_acceptconn(socket) == Ok(true));
         let listener = listener.ok_or_else(|| io::Error::other("no listening socket came"))?;
         Ok((std::os::unix::net::UnixListener::from(listener), passed.next().map(File::from)))

@@ -1,5 +1,7 @@
 //! Programs that may not go everywhere: the manager does not take them there.
 
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
 use rejoin_manager::{ConnectRules, Namespaces};
@@ -170,4 +172,39 @@ fn a_confined_program_does_not_take_the_socket_over() {
     assert_eq!(run_as(12_345, &house, 1, TAKES_OVER), "not_permitted");
     // Nobody has taken it.
     assert_eq!(house.program().stats()["open"], 0);
+}
+
+/// The settings say whose connections are served. They keep neither the owner's questions nor a successor out.
+#[test]
+fn users_that_the_settings_leave_out_are_not_those_in_charge() {
+    if !is_root() {
+        return;
+    }
+    let house = House::with(|settings| settings.users = vec![65_534]);
+
+    assert_eq!(run_as(0, &house, 1, TAKES_OVER), "ready");
+    assert_eq!(house.program().stats()["open"], 0);
+    assert_eq!(house.program().end(&json!("00000000000000000000000000000000")), "unknown");
+    assert_eq!(house.program().kind("server.test", 1, json!({})), "not_permitted");
+    assert!(rejoin_manager::take_over(&house.socket(), None).unwrap().is_some());
+}
+
+#[test]
+fn a_successor_that_is_refused_says_why() {
+    let folder = rejoin_testkit::folder::Folder::new();
+    let path = folder.path().join("m.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    // Says so before it has heard anything, and hangs up.
+    std::thread::spawn(move || {
+        let said =
+            br#"{"rejoin":1,"error":{"kind":"not_permitted","detail":"not you","remedy":""}}"#;
+        let message = [&(said.len() as u32).to_be_bytes()[..], said].concat();
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(&message).unwrap();
+        }
+    });
+    for _ in 0..100 {
+        let refused = rejoin_manager::take_over(&path, None).unwrap_err().to_string();
+        assert!(refused.contains("not you"), "{refused}");
+    }
 }
