@@ -174,7 +174,8 @@ pub(super) fn exchanged(
 ) -> Result<Answer, Error> {
     let mut broke = None;
     while !exchange.is_sent() && broke.is_none() {
-        broke = exchange.send(socket.as_fd()).err();
+        let sent = exchange.send(socket.as_fd());
+        broke = sent.err().map(|error| exchange.broke(error)).transpose()?;
     }
     let mut lives = Some((lives, until.min(Instant::now() + SILENCE)));
     while !exchange.is_received() {

@@ -37,6 +37,9 @@ pub enum Error {
     /// The request or the answer is malformed.
     #[error("the message to or from the manager is wrong: {0}")]
     Malformed(#[from] Malformed),
+    /// The socket that the program passes is none, or is closed. Nothing was asked for.
+    #[error("the socket cannot be passed to the manager: {0}")]
+    Unpassable(io::Error),
     /// The answer is of another kind than the request.
     #[error("the manager answered something else: it is of another version than this program")]
     OtherAnswer,
@@ -47,7 +50,10 @@ impl Error {
     /// again.
     pub fn early_data_may_have_left(&self) -> bool {
         match self {
-            Self::NotRunning { .. } | Self::Untrusted { .. } | Self::Malformed(_) => false,
+            Self::NotRunning { .. }
+            | Self::Untrusted { .. }
+            | Self::Malformed(_)
+            | Self::Unpassable(_) => false,
             Self::Refused(problem) => problem.early_data == Some(EarlyData::Sent),
             Self::Silent(_) | Self::OtherAnswer => true,
         }
@@ -60,7 +66,7 @@ impl Error {
             | Self::Untrusted { .. }
             | Self::Silent(_)
             | Self::OtherAnswer => true,
-            Self::Malformed(_) => false,
+            Self::Malformed(_) | Self::Unpassable(_) => false,
             Self::Refused(problem) => matches!(
                 problem.kind,
                 ErrorKind::Busy

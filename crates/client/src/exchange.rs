@@ -105,6 +105,17 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Returns the error of [`send`](Self::send) that may wait until the answer is read: a manager that refuses may have
+    /// answered before it hung up. Without a byte sent there is no answer to any other.
+    pub(super) fn broke(&self, error: io::Error) -> Result<io::Error, Error> {
+        match nix::Error::from_raw(error.raw_os_error().unwrap_or_default()) {
+            nix::Error::EPIPE | nix::Error::ECONNRESET => Ok(error),
+            _ if self.sent > 0 => Ok(error),
+            nix::Error::EBADF => Err(Error::Unpassable(error)),
+            _ => Err(Error::Silent(error)),
+        }
+    }
+
     /// Returns the room for the next bytes of the answer, which is empty when the answer is whole. It has no byte more,
     /// because the server's plaintext follows the answer.
     pub(super) fn room(&mut self) -> &mut [u8] {

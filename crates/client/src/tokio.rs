@@ -193,7 +193,7 @@ async fn exchanged(mut exchange: Exchange<'_>, socket: &mut UnixStream) -> Resul
     let mut broke = None;
     while !exchange.is_sent() && broke.is_none() {
         let sent = socket.async_io(Interest::WRITABLE, || exchange.send(socket.as_fd()));
-        broke = sent.await.err();
+        broke = sent.await.err().map(|error| exchange.broke(error)).transpose()?;
     }
     while !exchange.is_received() {
         let count = socket.read(exchange.room()).await;
