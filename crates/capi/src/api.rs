@@ -278,6 +278,9 @@ pub unsafe extern "C" fn rejoin_connect(
         unsafe { descriptor.write(-1) };
         // SAFETY: the caller vouches for `request`.
         let request = unsafe { RejoinRequest::read(request) }?;
+        // Before the request leaves: the server would act on it.
+        // SAFETY: the caller vouches for `session`.
+        unsafe { RejoinSession::check(session) }?;
         // SAFETY: the caller vouches for the texts, the data and the socket of the request.
         let made = unsafe { request.connect() };
         if made.as_ref().is_err_and(|failure| failure.sent_early && request.may_send_early()) {
@@ -333,5 +336,56 @@ impl RejoinStore {
             everywhere = everywhere.with_tickets(&keys, TicketHistory::Carried);
         }
         Ok(Arc::new(everywhere))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::os::unix::net::UnixListener;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A request, and where a manager would hear of it.
+    fn request(name: &str) -> (RejoinRequest, UnixListener, CString) {
+        let path = std::env::temp_dir().join(format!("rejoin-capi-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a socket");
+        listener.set_nonblocking(true).expect("a setting");
+        let path = CString::new(path.to_str().expect("a path")).expect("a path");
+        let mut request = RejoinRequest::ZERO;
+        request.struct_size = size_of::<RejoinRequest>();
+        (request.host, request.port) = (c"localhost".as_ptr(), 443);
+        request.manager = path.as_ptr();
+        (request, listener, path)
+    }
+
+    #[test]
+    fn a_session_of_no_size_is_refused_before_anything_is_sent() {
+        let (mut request, listener, _path) = request("size");
+        (request.first, request.first_bytes) = (b"GET /".as_ptr(), 5);
+        let mut descriptor = 7;
+        for struct_size in [0, 4, 100_000] {
+            let mut session = RejoinSession { struct_size, ..RejoinSession::LEFT_EARLY };
+            // SAFETY: all three are what the function asks for, except for the size.
+            let status = unsafe {
+                rejoin_connect(&raw const request, &raw mut descriptor, &raw mut session)
+            };
+            assert_eq!((status, descriptor), (Status::RejoinBadArgument, -1), "{struct_size}");
+            assert!(listener.accept().is_err(), "the manager was asked");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_is_closed_is_a_bad_argument_at_once() {
+        let (mut request, _listener, _path) = request("closed");
+        (request.flags, request.socket) = (REJOIN_OVER_SOCKET, 99_999);
+        let (mut descriptor, since) = (7, Instant::now());
+        let session = std::ptr::null_mut();
+        // SAFETY: the request is valid, except for its socket.
+        let status = unsafe { rejoin_connect(&raw const request, &raw mut descriptor, session) };
+        assert_eq!((status, descriptor), (Status::RejoinBadArgument, -1));
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     }
 }

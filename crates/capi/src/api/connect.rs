@@ -84,7 +84,7 @@ pub struct RejoinRequest {
 }
 
 impl RejoinRequest {
-    const ZERO: Self = Self {
+    pub(super) const ZERO: Self = Self {
         struct_size: 0,
         host: std::ptr::null(),
         port: 0,
@@ -292,6 +292,18 @@ impl RejoinSession {
         let place = manager.sockets().next().and_then(|path| path.to_str());
         fill(&mut own.manager, place.unwrap_or_default());
         own
+    }
+
+    /// Checks that [`write`](Self::write) will succeed.
+    ///
+    /// # Safety
+    /// `target` is null, or points to a `size_t`.
+    pub(super) unsafe fn check(target: *const Self) -> Result<(), Failure> {
+        if target.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller vouches for `target`, which is not null.
+        unsafe { sized::room(target, "rejoin_session") }.map(drop)
     }
 
     /// Writes as many fields as the program has room for, if it wants them.

@@ -36,6 +36,19 @@ pub(super) unsafe fn read<T: Copy>(
     Ok(own)
 }
 
+/// Returns the size of the program's structure, which must be one that may be written to.
+///
+/// # Safety
+/// `target` points to a `size_t`.
+pub(super) unsafe fn room<T>(target: *const T, kind: &str) -> Result<size_t, Failure> {
+    // SAFETY: in every version the structure begins with its size.
+    let size = unsafe { target.cast::<size_t>().read() };
+    if !(size_of::<size_t>()..=LONGEST_BYTES).contains(&size) {
+        return Err(Failure::bad(format!("struct_size = {size}: give sizeof({kind})")));
+    }
+    Ok(size)
+}
+
 /// Writes as many fields as the program has room for. Fields that this version does not have are zero. The first field
 /// keeps the program's value.
 ///
@@ -50,11 +63,8 @@ pub(super) unsafe fn write<T: Copy>(
     if target.is_null() {
         return Err(Failure::null(name));
     }
-    // SAFETY: in every version the structure begins with its size.
-    let size = unsafe { target.cast::<size_t>().read() };
-    if !(size_of::<size_t>()..=LONGEST_BYTES).contains(&size) {
-        return Err(Failure::bad(format!("struct_size = {size}: give sizeof({kind})")));
-    }
+    // SAFETY: the caller vouches for `target`, which is not null.
+    let size = unsafe { room(target, kind) }?;
     // SAFETY: the caller vouches for `size` bytes at `target`.
     unsafe { target.cast::<u8>().write_bytes(0, size) };
     let known = size.min(size_of::<T>());
