@@ -172,6 +172,65 @@ func TestACancelledDialEnds(t *testing.T) {
 	}
 }
 
+// ends is a server over TLS that tells how each of its connections ended.
+func ends(t *testing.T, authority *testtls.Authority) (string, <-chan string) {
+	config := &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, "localhost")}}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	told := make(chan string, 100)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				// crypto/tls tells an end without a close_notify from one with it.
+				count, err := io.Copy(io.Discard, conn)
+				told <- fmt.Sprint(count, " ", err)
+			}()
+		}
+	}()
+	return listener.Addr().String(), told
+}
+
+// everyUploadEnds lets a hundred connections write and close.
+func everyUploadEnds(t *testing.T, dialer *client.Dialer, authority *testtls.Authority) {
+	address, told := ends(t, authority)
+	for range 100 {
+		conn, err := dialer.DialTLSContext(context.Background(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		select {
+		case end := <-told:
+			if end != "1000 <nil>" {
+				t.Error(end)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a server still waits")
+		}
+	}
+}
+
 // curl gets a page through the manager, as the program that it is.
 func curl(t *testing.T, program, library, socket string, authority *testtls.Authority, address string) (string, error) {
 	file := filepath.Join(folder(t), "authority.pem")
@@ -229,6 +288,7 @@ func TestTheRealManager(t *testing.T) {
 	} else if answer, err := curl(t, program, library, socket, authority, address); err != nil || answer != "hello true" {
 		t.Errorf("curl: %q %v", answer, err)
 	}
+	everyUploadEnds(t, dialer, authority)
 	// The manager, and not this program, refuses who is not trusted.
 	_, err := get(&client.Dialer{Manager: socket}, address)
 	var refusal *client.Error

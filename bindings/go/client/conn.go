@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // ErrTruncated says that the connection ended, and the server did not say that this was all. It is an
@@ -46,7 +48,18 @@ type Conn struct {
 	manager string
 	over    sync.Once
 	end     error
+	closing atomic.Bool
+	// Writes that go on, and whether one has failed.
+	writes atomic.Int32
+	broke  atomic.Bool
 }
+
+const (
+	// As crypto/tls has for its close_notify.
+	closingTime = 5 * time.Second
+	// The manager has long seen the end of what the program wrote when so much more has come.
+	closingBytes = 1 << 20
+)
 
 // Read reads what the server sent. At the end it asks the manager whether this was all, and fails with ErrTruncated if
 // the server did not say so.
@@ -57,6 +70,51 @@ func (c *Conn) Read(into []byte) (int, error) {
 	}
 	c.over.Do(func() { c.end = c.howItEnded() })
 	return count, c.end
+}
+
+// Write sends to the server.
+func (c *Conn) Write(what []byte) (int, error) {
+	c.writes.Add(1)
+	defer c.writes.Add(-1)
+	count, err := c.UnixConn.Write(what)
+	if err != nil {
+		c.broke.Store(true)
+	}
+	return count, err
+}
+
+// Close tells the server that this was all, as crypto/tls does, unless a Write has failed or still goes on. The manager
+// cannot tell it once the program has gone, so the socket stays open in the background until the server has ended, too,
+// for five seconds at most. A program that may exit before that calls CloseWrite and reads to the end.
+func (c *Conn) Close() error {
+	if c.closing.Swap(true) || c.broke.Load() || c.writes.Load() > 0 {
+		return c.UnixConn.Close()
+	}
+	rest, err := c.copied()
+	if err != nil {
+		return c.UnixConn.Close()
+	}
+	if c.CloseWrite() != nil {
+		rest.Close()
+		return c.UnixConn.Close()
+	}
+	go func() {
+		defer rest.Close()
+		rest.SetReadDeadline(time.Now().Add(closingTime))
+		io.CopyN(io.Discard, rest, closingBytes)
+	}()
+	// Who waits in Read is told now.
+	return c.UnixConn.Close()
+}
+
+// copied is the same socket once more.
+func (c *Conn) copied() (net.Conn, error) {
+	file, err := c.File()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return net.FileConn(file)
 }
 
 func (c *Conn) howItEnded() error {
