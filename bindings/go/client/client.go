@@ -9,13 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 const (
 	timeout        = 10 * time.Second
 	longestTimeout = 2 * time.Minute
+	mostAddresses  = 16
 )
 
 // Dialer makes TLS connections through the manager. The zero value is useful; copy it only before its first use.
@@ -34,8 +40,8 @@ type Dialer struct {
 	Label string
 	// MinVersion is tls.VersionTLS12, the default, or tls.VersionTLS13.
 	MinVersion uint16
-	// Timeout is for resolving, connecting and the handshake together: by default 10 s, and two minutes at most. The
-	// context's deadline holds, too.
+	// Timeout is for resolving, connecting and the handshake together: two minutes at most. By default the manager has
+	// 10 s, and a direct connection, which follows, is not limited. The context's deadline holds, too.
 	Timeout time.Duration
 	// Indirect stops direct connections: without a manager there is none.
 	Indirect bool
@@ -45,8 +51,8 @@ type Dialer struct {
 }
 
 // DialTLSContext is for http.Transport's field of this name. It returns a *Conn if the manager made the connection. If
-// the manager itself cannot serve, it connects directly. An error that the server causes is an *Error: a direct
-// connection would fail, too.
+// the manager itself cannot serve, or takes no such request, it connects directly. An error that the server causes is an
+// *Error: a direct connection would fail, too.
 func (d *Dialer) DialTLSContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
@@ -56,18 +62,37 @@ func (d *Dialer) DialTLSContext(ctx context.Context, network, address string) (n
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.through(ctx, host, port)
+	conn, err := d.through(ctx, network, host, port)
 	if err == nil {
 		return conn, nil
 	}
+	if ctx.Err() != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: whyItEnded(ctx)}
+	}
 	var said *Error
-	if ctx.Err() != nil || d.Indirect || (errors.As(err, &said) && !said.IsTheManagers()) {
+	if d.Indirect || (errors.As(err, &said) && !said.allowsDirect(d.Timeout <= 0)) {
 		return nil, err
 	}
 	return d.directly(ctx, network, net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-func (d *Dialer) through(ctx context.Context, host string, port int) (*Conn, error) {
+// whyItEnded is the context's error, and the program's reason if it gave one.
+func whyItEnded(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != ctx.Err() {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return ctx.Err()
+}
+
+func (d *Dialer) through(ctx context.Context, network, host string, port int) (*Conn, error) {
+	if named := otherAuthorities(); named != "" && d.Authorities == nil && !d.Unverified {
+		detail := named + " names other authorities than the manager's"
+		return nil, &Error{Kind: "bad_request", Detail: detail, Remedy: "give Authorities, or allow direct connections"}
+	}
+	addresses, err := addressesOf(ctx, network, host)
+	if err != nil {
+		return nil, err
+	}
 	patience := d.Timeout
 	if patience <= 0 {
 		patience = timeout
@@ -76,7 +101,7 @@ func (d *Dialer) through(ctx context.Context, host string, port int) (*Conn, err
 		patience = min(patience, time.Until(deadline))
 	}
 	wanted := connectRequest{
-		Host: host, Port: port, Protocols: d.Protocols, Label: d.Label,
+		Host: host, Port: port, Addresses: addresses, Protocols: d.Protocols, Label: d.Label,
 		Deadline: min(max(patience, time.Millisecond), longestTimeout).Milliseconds(),
 	}
 	if d.MinVersion == tls.VersionTLS13 {
@@ -92,6 +117,57 @@ func (d *Dialer) through(ctx context.Context, host string, port int) (*Conn, err
 		wanted.Identity = &identity{Chain: string(d.Chain), Key: string(d.Key)}
 	}
 	return connect(ctx, d.Manager, wanted)
+}
+
+// addressesOf are those of a name that this network has. None: all that the manager finds.
+func addressesOf(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if network == "tcp" {
+		return nil, nil
+	}
+	found, err := net.DefaultResolver.LookupNetIP(ctx, strings.Replace(network, "tcp", "ip", 1), host)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	for i := range found {
+		found[i] = found[i].Unmap()
+	}
+	return found[:min(len(found), mostAddresses)], nil
+}
+
+// The places where systems keep the authorities that the manager trusts, too.
+var systems = []string{
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/pki/tls/cacert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+	"/etc/ssl/certs",
+	"/etc/pki/tls/certs",
+}
+
+// otherAuthorities is the variable by which crypto/x509 trusts others than the system's. It reads folders besides a
+// file, so no bundle says what it trusts.
+func otherAuthorities() string {
+	known := func(place string) bool {
+		place = resolved(place)
+		return slices.ContainsFunc(systems, func(system string) bool { return resolved(system) == place })
+	}
+	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} {
+		for _, place := range strings.Split(os.Getenv(name), ":") {
+			if place != "" && !known(place) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
 }
 
 func (d *Dialer) directly(ctx context.Context, network, address string) (net.Conn, error) {

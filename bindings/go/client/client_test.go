@@ -110,6 +110,8 @@ func TestWithoutAManagerItConnectsDirectly(t *testing.T) {
 		"shutting_down": says(t, refusal("shutting_down"), "", ""),
 		"not_permitted": says(t, refusal("not_permitted"), "", ""),
 		"version":       says(t, refusal("unsupported_version"), "", ""),
+		"bad_request":   says(t, refusal("bad_request"), "", ""),
+		"timeout":       says(t, refusal("timeout"), "", ""),
 		"nonsense":      says(t, "{}", "", ""),
 		"silent":        says(t, "", "", ""),
 	} {
@@ -140,6 +142,72 @@ func TestTheServersErrorsAreFinal(t *testing.T) {
 	}
 }
 
+func TestATimeThatTheProgramNamesIsFinal(t *testing.T) {
+	authority, address := web(t)
+	manager := says(t, `{"rejoin": 1, "error": {"kind": "timeout", "detail": "late", "remedy": ""}}`, "", "")
+	_, err := get(&client.Dialer{Manager: manager, Authorities: authority.PEM(), Timeout: time.Second}, address)
+	var said *client.Error
+	if !errors.As(err, &said) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+func TestARequestThatIsTooLargeGoesDirectly(t *testing.T) {
+	authority, address := web(t)
+	pem := append(authority.PEM(), bytes.Repeat([]byte("# more\n"), 40_000)...)
+	said, err := get(&client.Dialer{Manager: says(t, connected, "", ""), Authorities: pem}, address)
+	if err != nil || said != "HTTP/1.1 hello false" {
+		t.Error(said, err)
+	}
+}
+
+// The environment is read once, by crypto/x509: the test's program runs again.
+func TestTheEnvironmentsAuthoritiesAreTrustedAsWithoutAManager(t *testing.T) {
+	if address := os.Getenv("REJOIN_TEST_ADDRESS"); address != "" {
+		said, err := get(&client.Dialer{Manager: os.Getenv("REJOIN_TEST_MANAGER")}, address)
+		fmt.Println("said:", said, err)
+		return
+	}
+	authority, address := web(t)
+	file := filepath.Join(folder(t), "authority.pem")
+	if err := os.WriteFile(file, authority.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses := says(t, `{"rejoin": 1, "error": {"kind": "certificate_unknown_issuer", "detail": "no", "remedy": ""}}`, "", "")
+	accepts := says(t, connected, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes", `{"rejoin": 1, "end": "clean"}`)
+	for _, c := range []struct{ variable, value, manager, wanted string }{
+		{"SSL_CERT_FILE", file, refuses, "HTTP/1.1 hello false"},
+		{"SSL_CERT_DIR", filepath.Dir(file), refuses, "HTTP/1.1 hello false"},
+		{"SSL_CERT_FILE", os.Args[0], accepts, "unknown authority"},
+		{"SSL_CERT_DIR", "/etc/ssl/certs:" + folder(t), accepts, "unknown authority"},
+		{"SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt", accepts, "yes"},
+		{"SSL_CERT_DIR", "", accepts, "yes"},
+	} {
+		command := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+		command.Env = append(os.Environ(), c.variable+"="+c.value, "REJOIN_TEST_ADDRESS="+address, "REJOIN_TEST_MANAGER="+c.manager)
+		if said, _ := command.CombinedOutput(); !strings.Contains(string(said), c.wanted) {
+			t.Errorf("%+v: %s", c, said)
+		}
+	}
+	t.Setenv("SSL_CERT_FILE", file)
+	if _, err := get(&client.Dialer{Manager: accepts, Indirect: true}, address); err == nil || !strings.Contains(err.Error(), "SSL_CERT_FILE") {
+		t.Error(err)
+	}
+}
+
+func TestTheNetworkIsFollowed(t *testing.T) {
+	dialer := &client.Dialer{Manager: says(t, connected, "", ""), Indirect: true}
+	for network, works := range map[string]bool{"tcp": true, "tcp4": true, "tcp6": false} {
+		conn, err := dialer.DialTLSContext(context.Background(), network, "127.0.0.1:443")
+		if (err == nil) != works {
+			t.Error(network, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+}
+
 func TestATruncationIsAnError(t *testing.T) {
 	for end, wanted := range map[string]error{
 		`{"rejoin": 1, "end": "clean"}`:     nil,
@@ -163,19 +231,50 @@ func TestATruncationIsAnError(t *testing.T) {
 	}
 }
 
-func TestACancelledDialEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	time.AfterFunc(50*time.Millisecond, cancel)
+func TestAContextThatEndsIsItsOwnError(t *testing.T) {
 	dialer := &client.Dialer{Manager: says(t, "", "", "")}
-	if _, err := dialer.DialTLSContext(ctx, "tcp", "example.com:443"); err == nil {
-		t.Error("it connected")
+	reason := errors.New("enough")
+	cancelled, cancel := context.WithCancelCause(context.Background())
+	time.AfterFunc(50*time.Millisecond, func() { cancel(reason) })
+	_, err := dialer.DialTLSContext(cancelled, "tcp", "example.com:443")
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
+		t.Error(err)
+	}
+	late, done := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer done()
+	_, err = dialer.DialTLSContext(late, "tcp", "example.com:443")
+	var said net.Error
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &said) || !said.Timeout() {
+		t.Error(err)
 	}
 }
 
-// ends is a server over TLS that tells how each of its connections ended.
+// heard is a connection that keeps what came over it.
+type heard struct {
+	net.Conn
+	kept bytes.Buffer
+}
+
+func (h *heard) Read(into []byte) (int, error) {
+	count, err := h.Conn.Read(into)
+	h.kept.Write(into[:count])
+	return count, err
+}
+
+// lastRecord is the type of the last record of TLS.
+func (h *heard) lastRecord() (last byte) {
+	for said := h.kept.Bytes(); len(said) >= 5; {
+		last = said[0]
+		said = said[min(len(said), 5+int(binary.BigEndian.Uint16(said[3:]))):]
+	}
+	return last
+}
+
+// ends is a server over TLS that tells how much each of its clients sent, and by which type of record it ended.
 func ends(t *testing.T, authority *testtls.Authority) (string, <-chan string) {
-	config := &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, "localhost")}}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	// crypto/tls takes an end of file for a close_notify. Before TLS 1.3 an alert can be seen.
+	config := &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, "localhost")}, MaxVersion: tls.VersionTLS12}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +288,9 @@ func ends(t *testing.T, authority *testtls.Authority) (string, <-chan string) {
 			}
 			go func() {
 				defer conn.Close()
-				// crypto/tls tells an end without a close_notify from one with it.
-				count, err := io.Copy(io.Discard, conn)
-				told <- fmt.Sprint(count, " ", err)
+				raw := &heard{Conn: conn}
+				count, _ := io.Copy(io.Discard, tls.Server(raw, config))
+				told <- fmt.Sprint(count, " ", raw.lastRecord())
 			}()
 		}
 	}()
@@ -222,7 +321,7 @@ func everyUploadEnds(t *testing.T, dialer *client.Dialer, authority *testtls.Aut
 	for range 100 {
 		select {
 		case end := <-told:
-			if end != "1000 <nil>" {
+			if end != "1000 21" {
 				t.Error(end)
 			}
 		case <-time.After(20 * time.Second):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -63,6 +64,21 @@ func (e *Error) IsTheManagers() bool {
 	return false
 }
 
+// Is has a time that was up be a context.DeadlineExceeded, as it is for package net.
+func (e *Error) Is(target error) bool { return target == context.DeadlineExceeded && e.Timeout() }
+
+// allowsDirect is true if a direct connection may succeed: with longer requests than the manager reads, or more time
+// than it has unless the program names one. The server has got nothing of the program's.
+func (e *Error) allowsDirect(mayBeLate bool) bool {
+	switch e.Kind {
+	case "too_large", "bad_request":
+		return true
+	case "timeout":
+		return mayBeLate
+	}
+	return e.IsTheManagers()
+}
+
 func notRunning(path string, cause error) *Error {
 	return &Error{"not_running", fmt.Sprintf("no manager can be used at %s: %v", path, cause), "start `rejoin manager`, or connect directly", cause}
 }
@@ -72,14 +88,15 @@ func silent(cause error) *Error {
 }
 
 type connectRequest struct {
-	Host       string    `json:"host"`
-	Port       int       `json:"port"`
-	Protocols  []string  `json:"alpn,omitempty"`
-	Label      string    `json:"label,omitempty"`
-	Deadline   int64     `json:"deadline_ms"`
-	MinVersion string    `json:"min_version,omitempty"`
-	Trust      any       `json:"trust,omitempty"`
-	Identity   *identity `json:"identity,omitempty"`
+	Host       string       `json:"host"`
+	Port       int          `json:"port"`
+	Addresses  []netip.Addr `json:"addresses,omitempty"`
+	Protocols  []string     `json:"alpn,omitempty"`
+	Label      string       `json:"label,omitempty"`
+	Deadline   int64        `json:"deadline_ms"`
+	MinVersion string       `json:"min_version,omitempty"`
+	Trust      any          `json:"trust,omitempty"`
+	Identity   *identity    `json:"identity,omitempty"`
 }
 
 type identity struct {
