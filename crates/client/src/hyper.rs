@@ -6,10 +6,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::fs::File;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::mem::replace;
 use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,16 +22,20 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
-use crate::protocol::Connect;
+use crate::protocol::{Connect, DEADLINE_MS, ErrorKind, Malformed, REQUEST_BYTES, Trust};
 use crate::{Error, Manager, tokio};
 
 type AnyError = Box<dyn StdError + Send + Sync>;
 
 /// Connects through the manager, or else by another connector `D`, as without Rejoin: if no manager runs, if it is
-/// busy or does not serve this program, and for all but `https`.
+/// busy or does not serve this program, and for all but `https`. Likewise if a request is larger than the manager takes;
+/// and, unless [`Connector::asking`] sets a trust or an identity, if the manager does not take it for another reason, or
+/// if a handshake takes longer than the usual deadline.
 ///
-/// The manager verifies servers, by the system's authorities unless [`Connector::asking`] says otherwise. Its errors
-/// of this and of the server are final, because the other connector would fail, too.
+/// The manager verifies servers, by the system's authorities unless [`Connector::asking`] says otherwise. Where
+/// `SSL_CERT_FILE` names other authorities, these are trusted instead, as by rustls-native-certs; where `SSL_CERT_DIR`
+/// does, the other connector connects. The manager's errors of this and of the server are final, because the other
+/// connector would fail, too.
 ///
 /// The manager's description of a connection is among the extensions of each response:
 /// `response.extensions().get::<rejoin_client::protocol::Connected>()`.
@@ -54,16 +60,68 @@ impl<D> Connector<D> {
     }
 
     /// Returns the request for a connection, or `None` if the manager has no use for it.
-    fn wanted(&self, to: &Uri) -> Option<Connect> {
+    fn wanted(&self, to: &Uri) -> Option<Wanted> {
         if to.scheme_str() != Some("https") {
             return None;
         }
         let host = to.host()?.trim_start_matches('[').trim_end_matches(']').parse().ok()?;
         let port = NonZeroU16::new(to.port_u16().unwrap_or(443))?;
-        let mut wanted = Connect { alpn: vec![HTTP_1.parse().ok()?], ..Connect::new(host, port) };
-        (self.ask)(&mut wanted);
-        Some(wanted)
+        let mut connect = Connect { alpn: vec![HTTP_1.parse().ok()?], ..Connect::new(host, port) };
+        (self.ask)(&mut connect);
+        let is_usual = connect.trust == Trust::System && connect.identity.is_none();
+        if connect.trust == Trust::System {
+            connect.trust = environments_trust()?;
+        }
+        Some(Wanted { connect, is_usual })
     }
+}
+
+/// A request for a connection.
+struct Wanted {
+    connect: Connect,
+    /// True if the program sets neither trust nor identity. The other connector may not know what only
+    /// [`Connector::asking`] says.
+    is_usual: bool,
+}
+
+/// The places where systems keep the authorities that the manager trusts, too.
+const SYSTEMS: [&str; 8] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/cacert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
+];
+
+/// Returns what a program without a manager trusts that says nothing. `None`: the manager cannot be told.
+fn environments_trust() -> Option<Trust> {
+    let resolved = |place: &Path| place.canonicalize().unwrap_or_else(|_| place.to_owned());
+    let is_systems = |place: &Path| {
+        let place = resolved(place);
+        SYSTEMS.iter().any(|system| resolved(Path::new(system)) == place)
+    };
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folders = named("SSL_CERT_DIR");
+    if folders.is_some_and(|all| std::env::split_paths(&all).any(|place| !is_systems(&place))) {
+        return None;
+    }
+    match named("SSL_CERT_FILE").map(PathBuf::from).filter(|file| !is_systems(file)) {
+        None => Some(Trust::System),
+        // With a folder of the system's, both are trusted.
+        Some(_) if named("SSL_CERT_DIR").is_some() => None,
+        Some(file) => bundle(&file).ok().map(Trust::Bundle),
+    }
+}
+
+/// Reads a file, or as much of it as makes the request too large.
+fn bundle(file: &Path) -> io::Result<String> {
+    let mut pem = String::new();
+    let most = REQUEST_BYTES as u64 + 1;
+    io::Read::read_to_string(&mut io::Read::take(File::open(file)?, most), &mut pem)?;
+    Ok(pem)
 }
 
 const HTTP_1: &str = "http/1.1";
@@ -90,7 +148,7 @@ where
         let manager = self.manager.clone();
         Box::pin(async move {
             if let Some(wanted) = wanted {
-                match tokio::connect(&manager, &wanted).await {
+                match tokio::connect(&manager, &wanted.connect).await {
                     Ok(stream) => return Ok(Stream::Managed(Box::new(TokioIo::new(stream)))),
                     Err(error) if goes_directly(&error, &wanted) => {}
                     Err(error) => return Err(error.into()),
@@ -101,9 +159,29 @@ where
     }
 }
 
-fn goes_directly(error: &Error, wanted: &Connect) -> bool {
-    let may_repeat = wanted.early_data.is_none() || !error.early_data_may_have_left();
-    error.is_the_managers() && may_repeat
+fn goes_directly(error: &Error, wanted: &Wanted) -> bool {
+    if wanted.connect.early_data.is_some() && error.early_data_may_have_left() {
+        return false;
+    }
+    error.is_the_managers() || is_its_limit(error, wanted)
+}
+
+/// Returns true if the manager has a limit that the other connector does not have.
+fn is_its_limit(error: &Error, Wanted { connect, is_usual }: &Wanted) -> bool {
+    let kind = match error {
+        Error::Malformed(Malformed::TooLarge { .. }) => ErrorKind::TooLarge,
+        Error::Refused(problem) => problem.kind,
+        _ => return false,
+    };
+    match kind {
+        // Its trust or its identity is long, and the other connector does alike.
+        ErrorKind::TooLarge => connect.early_data.is_none(),
+        ErrorKind::BadRequest => *is_usual,
+        ErrorKind::Timeout => {
+            *is_usual && connect.early_data.is_none() && connect.deadline_ms == DEADLINE_MS
+        }
+        _ => false,
+    }
 }
 
 impl<D: fmt::Debug> fmt::Debug for Connector<D> {

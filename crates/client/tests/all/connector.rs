@@ -4,6 +4,8 @@ use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,9 +25,10 @@ use rejoin_client::hyper::Connector;
 use rejoin_client::protocol::{Connect, Connected, Trust};
 use rejoin_testkit::certificates::{Authority, Pair};
 use rejoin_testkit::house::{House, rustls_server};
-use rejoin_testkit::{process, shipped};
+use rejoin_testkit::{alone, process, shipped};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::block_in_place;
 use tokio_rustls::TlsAcceptor;
@@ -237,4 +240,92 @@ async fn what_the_manager_says_of_a_server_is_final() {
     let trusting = connector.asking(move |wanted| wanted.trust = Trust::Bundle(bundle.clone()));
     assert_eq!(text(get(trusting, &url).await.expect("a page")).await, "hello");
     assert_eq!(direct.calls(), 0);
+}
+
+/// A manager that answers with this kind of error.
+fn refusing(house: &House, kind: &str) -> Manager {
+    let path = house.file(kind);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let kind = kind.to_owned();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let error = json!({"kind": kind, "detail": "no", "remedy": "none"});
+            let answer = json!({"rejoin": 1, "error": error}).to_string();
+            let mut stream = stream.expect("a program");
+            let _ = stream.read(&mut [0; 1_000]);
+            stream.write_all(&(answer.len() as u32).to_be_bytes()).expect("room");
+            stream.write_all(answer.as_bytes()).expect("room");
+        }
+    });
+    Manager::at(path)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_the_managers_are_not_the_programs() {
+    let house = House::empty();
+    let port = serve(Some(&house.certify("server", &["localhost"]))).await;
+    let url = format!("https://localhost:{port}/");
+    let direct = Direct::trusting(&house.authority);
+    let pem = house.authority.pem();
+    let trust = move |wanted: &mut Connect| wanted.trust = Trust::Bundle(pem.clone());
+    for kind in ["too_large", "bad_request", "timeout"] {
+        let connector = Connector::new(refusing(&house, kind), direct.clone());
+        let before = direct.calls();
+        let response = get(connector.clone(), &url).await.expect(kind);
+        assert_eq!(
+            (text(response).await.as_str(), direct.calls()),
+            ("hello", before + 1),
+            "{kind}"
+        );
+        // The other connector may not know what only the function says.
+        let is_open = get(connector.clone().asking(trust.clone()), &url).await.is_ok();
+        assert_eq!(is_open, kind == "too_large", "{kind}");
+        let patient = connector.asking(|wanted| wanted.deadline_ms = 20_000);
+        assert_eq!(get(patient, &url).await.is_ok(), kind != "timeout", "{kind}");
+    }
+    // No manager reads so much.
+    let long = house.authority.pem() + &"# more\n".repeat(40_000);
+    let before = direct.calls();
+    let connector = Connector::new(refusing(&house, "long"), direct.clone());
+    let connector = connector.asking(move |wanted| wanted.trust = Trust::Bundle(long.clone()));
+    assert_eq!(text(get(connector, &url).await.expect("a page")).await, "hello");
+    assert_eq!(direct.calls(), before + 1);
+}
+
+/// Runs itself again, because the environment is the process's.
+#[test]
+fn the_environments_authorities_are_trusted_as_without_a_manager() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    if let Some(part) = alone::part() {
+        let [socket, url, expected] = part.split(' ').collect::<Vec<_>>()[..] else { panic!() };
+        let direct = Direct::trusting(&Authority::new());
+        let connector = Connector::new(Manager::at(socket), direct.clone());
+        let is_managed = runtime.block_on(get(connector, url)).is_ok();
+        let said = match (is_managed, direct.calls()) {
+            (true, 0) => "managed",
+            (false, 1) => "direct",
+            _ => "refused",
+        };
+        assert_eq!(said, expected);
+        return;
+    }
+    let (house, strange) = (House::new(), Authority::new());
+    let (own, other) = (house.certify("server", &["localhost"]), strange.issue(&["localhost"]));
+    let (own, other) = (runtime.block_on(serve(Some(&own))), runtime.block_on(serve(Some(&other))));
+    let file = house.file("strange.pem");
+    std::fs::write(&file, strange.pem()).expect("a file");
+    let name = "connector::the_environments_authorities_are_trusted_as_without_a_manager";
+    for (variable, value, port, expected) in [
+        ("SSL_CERT_FILE", Path::new(""), own, "managed"),
+        ("SSL_CERT_FILE", &file, other, "managed"),
+        ("SSL_CERT_FILE", &file, own, "refused"),
+        ("SSL_CERT_FILE", Path::new("/nowhere/file.pem"), own, "direct"),
+        ("SSL_CERT_DIR", &house.folder, own, "direct"),
+    ] {
+        let part = format!("{} https://localhost:{port}/ {expected}", house.socket().display());
+        let mut again = alone::playing(name, &part);
+        again.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR").env(variable, value);
+        let output = process::output(&mut again, process::DEADLINE);
+        assert!(output.status.success(), "{variable} {value:?} {part}: {output:?}");
+    }
 }
