@@ -9,8 +9,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use ::tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use ::tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf, copy, sink};
 use ::tokio::net::{TcpStream, UnixStream};
+use ::tokio::runtime::Handle;
 use ::tokio::time::{sleep, timeout};
 
 use crate::exchange::{Exchange, SILENCE, lives};
@@ -19,6 +20,10 @@ use crate::{Error, Manager, at_end};
 
 /// The time between attempts at a manager whose queue is full.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The longest time for which the socket stays open after a shutdown and a drop.
+const CLOSING: Duration = Duration::from_secs(5);
+/// The bytes from the server after which the manager has long seen the shutdown.
+const CLOSING_BYTES: u64 = 1024 * 1024;
 
 /// Asks for a connection, like [`Manager::connect`].
 ///
@@ -53,11 +58,16 @@ pub async fn connect_over(
 }
 
 /// A connection, like [`crate::Stream`].
+///
+/// If it is dropped after a shutdown, its socket stays open in the background until the server has ended, too, for five
+/// seconds at most: the manager cannot tell a program that is done from one that died once it has gone.
 pub struct Stream {
     socket: UnixStream,
     session: Connected,
     manager: Manager,
     end: End,
+    is_shut: bool,
+    runtime: Handle,
 }
 
 /// The state of the server's end.
@@ -131,14 +141,32 @@ impl AsyncWrite for Stream {
 
     /// Tells the server that no more data follows. Reading goes on.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
+        let shut = ready!(Pin::new(&mut self.socket).poll_shutdown(context));
+        self.is_shut = shut.is_ok();
+        Poll::Ready(shut)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.is_shut || matches!(self.end, End::Clean) {
+            return;
+        }
+        let Ok(socket) = self.socket.as_fd().try_clone_to_owned() else { return };
+        drop(self.runtime.spawn(async move {
+            let rest = UnixStream::from_std(socket.into())?.take(CLOSING_BYTES);
+            // Nobody wants to know how it ended.
+            let _ = timeout(CLOSING, copy(&mut pin!(rest), &mut sink())).await;
+            io::Result::Ok(())
+        }));
     }
 }
 
 async fn open(manager: &Manager, exchange: Exchange<'_>) -> Result<Stream, Error> {
     match ask(manager, exchange).await? {
         (Answer::Connected(session), socket, manager) => {
-            Ok(Stream { socket, session: *session, manager, end: End::NotSeen })
+            let (end, runtime) = (End::NotSeen, Handle::current());
+            Ok(Stream { socket, session: *session, manager, end, is_shut: false, runtime })
         }
         _ => Err(Error::OtherAnswer),
     }

@@ -29,6 +29,7 @@ use rejoin_testkit::{alone, process, shipped};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::task::block_in_place;
 use tokio_rustls::TlsAcceptor;
@@ -327,5 +328,29 @@ fn the_environments_authorities_are_trusted_as_without_a_manager() {
         again.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR").env(variable, value);
         let output = process::output(&mut again, process::DEADLINE);
         assert!(output.status.success(), "{variable} {value:?} {part}: {output:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_is_told_though_the_stream_is_dropped() {
+    let house = House::new();
+    let pair = house.certify("server", &["localhost"]);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let port = rustls_server::rogue(rustls_server::config(&pair, |_| {}), move |mut stream| {
+        let mut heard = Vec::new();
+        let ended = stream.read_to_end(&mut heard).map_err(|error| error.to_string());
+        tell.send(ended).expect("the test waits");
+    });
+    let port = port.try_into().expect("a port");
+    let wanted = Connect::new("localhost".parse().expect("a name"), port);
+    for _ in 0..100 {
+        let manager = Manager::at(house.socket());
+        let mut stream = rejoin_client::tokio::connect(&manager, &wanted).await.expect("a server");
+        stream.write_all(&[7; 1_000]).await.expect("room");
+        stream.shutdown().await.expect("an end");
+        drop(stream);
+    }
+    for _ in 0..100 {
+        assert_eq!(told.recv().await, Some(Ok(1_000)));
     }
 }
