@@ -73,6 +73,17 @@ class Connect(unittest.TestCase):
         self.assertTrue(answer.startswith(b"HTTP/1.1 200"))
         self.assertEqual(session.peer, own)
 
+    def test_a_connection_can_be_had_twice(self):
+        port, done = one_answer(True)
+        done.set()
+        with rejoin.connect("localhost", port, **WISHES) as connection:
+            connection.settimeout(20)
+            again = connection.dup()
+        with again:
+            self.assertEqual((again.gettimeout(), again.session.version), (20, "TLSv1.3"))
+            self.assertEqual(again.recv(100), b"half of it")
+            self.assertRaises(rejoin.Truncated, again.recv, 100)
+
     def test_a_wrong_name_is_told(self):
         with self.assertRaises(rejoin.Error) as refused:
             rejoin.connect("localhost", OTHER_PORT, **WISHES)
@@ -376,6 +387,37 @@ class WithRequests(unittest.TestCase):
                                 ask()
                             self.assertIn(list(settings)[-1], str(refused.exception))
                         elif is_accepted:
+                            self.assertEqual(ask().status, 200)
+                        else:
+                            self.assertRaises(urllib3.exceptions.SSLError, ask)
+
+    def test_authorities_of_the_environment_are_urllib3s_own(self):
+        import urllib3
+
+        with tempfile.TemporaryDirectory() as folder:
+            own, key = os.path.join(folder, "own.pem"), os.path.join(folder, "own.key")
+            command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", own]
+            command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            strange = greeting(lambda context: context.load_cert_chain(own, key))
+            for setting, named, port, is_trusted in (
+                ("SSL_CERT_FILE", own, strange, True),
+                ("SSL_CERT_FILE", own, PORT, False),
+                ("SSL_CERT_DIR", folder, PORT, False),
+                ("SSL_CERT_FILE", "", PORT, True),
+            ):
+                usual = {name: value for name, value in os.environ.items() if not name.startswith("SSL_CERT_")}
+                changed = unittest.mock.patch.dict(os.environ, {**usual, setting: named}, clear=True)
+                for direct in (True, False):
+                    with self.subTest(setting=setting, named=named, port=port, direct=direct), changed:
+                        pools = urllib3.PoolManager(retries=False)
+                        rejoin.requests.use(pools, direct=direct, wishes=WISHES)
+                        ask = functools.partial(pools.request, "GET", f"https://localhost:{port}/")
+                        if named and not direct:
+                            with self.assertRaises(urllib3.exceptions.NewConnectionError) as refused:
+                                ask()
+                            self.assertIn(setting, str(refused.exception))
+                        elif is_trusted:
                             self.assertEqual(ask().status, 200)
                         else:
                             self.assertRaises(urllib3.exceptions.SSLError, ask)

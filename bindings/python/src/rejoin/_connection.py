@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence, TypeVar, Union
 
@@ -21,6 +22,23 @@ FIRST_BYTES = 16 * 1024
 
 class Truncated(ConnectionError):
     """The connection ended, and the server did not say that this was all."""
+
+
+# Where systems keep the authorities that the manager trusts, too.
+_SYSTEMS = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
+)
+
+
+def names_others(variable: str) -> bool:
+    """Whether this variable names authorities elsewhere than the system's."""
+    named = os.environ.get(variable)
+    return bool(named) and os.path.realpath(named) not in map(os.path.realpath, _SYSTEMS)
 
 
 class Session:
@@ -78,6 +96,13 @@ class Connection(socket.socket):
         if room and not received:
             self._end()
         return received
+
+    def dup(self) -> Connection:
+        """The same connection once more. Each asks for itself how it ended."""
+        again = Connection(socket.socket(fileno=os.dup(self.fileno())), self.session, self._manager)
+        again.settimeout(self.gettimeout())
+        again._is_over = self._is_over
+        return again
 
     def _end(self) -> None:
         if self._is_over:

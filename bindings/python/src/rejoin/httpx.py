@@ -13,7 +13,7 @@ import httpcore
 import httpx
 
 from . import _manager
-from ._connection import Connection, Trust, connect
+from ._connection import Connection, Trust, connect, names_others
 
 try:
     from httpcore import NetworkBackend, NetworkStream
@@ -67,23 +67,12 @@ class Transport(httpx.HTTPTransport):
         self._pool._network_backend = _Backend(backend, (direct, may_be_late), wishes)
 
 
-# Where systems keep the authorities that the manager trusts, too.
-_SYSTEMS = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/certs",
-    "/etc/pki/tls/certs",
-)
-
-
 def _trust(verify: Any, of_environment: bool) -> Trust:
     """What ``verify`` trusts, as httpx reads it; a :class:`ValueError` if the manager cannot be told."""
     if verify is True and of_environment:
-        named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
-        if named and os.path.realpath(named) not in map(os.path.realpath, _SYSTEMS):
-            verify = named
+        variable = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        if names_others(variable):
+            verify = os.environ[variable]
     if isinstance(verify, bool):
         return "system" if verify else "none"
     if isinstance(verify, (str, os.PathLike)) and os.path.isfile(verify):

@@ -13,7 +13,7 @@ import urllib3.connectionpool
 import urllib3.exceptions
 
 from . import _manager
-from ._connection import Connection, Trust, connect
+from ._connection import Connection, Trust, connect, names_others
 
 # Those of the manager where the program names none. Then nobody is waited for longer than it does by itself.
 _TIMEOUT_S = 10.0
@@ -107,6 +107,10 @@ class _Connection(urllib3.connection.HTTPSConnection):
             value = getattr(self, name, None)
             if value is not None and not (name == "ssl_context" and value is _USUAL_CONTEXT):
                 return name
+        is_told = "trust" in self.rejoin_wishes or self.ca_certs or getattr(self, "ssl_context", None)
+        if not is_told and self._trust() == "system":
+            # OpenSSL reads both, and its own folder besides a file: no bundle says what it trusts.
+            return next(filter(names_others, ("SSL_CERT_FILE", "SSL_CERT_DIR")), None)
         return None
 
     def _rejoin(self) -> Connection:
