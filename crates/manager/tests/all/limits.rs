@@ -179,7 +179,7 @@ fn a_manager_that_cannot_accept_says_so() {
         assert!(matches!(next(), Event::Ready));
         let program = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
         let limits = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limits.clone() }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limits }).unwrap();
         connect(&program, &SocketAddrUnix::new(path).unwrap()).unwrap();
         let event = next();
         setrlimit(Resource::Nofile, limits).unwrap();
