@@ -10,9 +10,9 @@ use crate::shipped::target;
 const SOURCES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/java/src/main/java/rejoin");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
-/// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that two of them
+/// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 6] = ["Fetch", "Ask", "Drive", "Close", "Choose", "Doubter"];
+const SOURCE_FILES: [&str; 7] = ["Fetch", "Ask", "Drive", "Close", "Choose", "Visit", "Doubter"];
 
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
@@ -81,6 +81,13 @@ impl<'a> Jvm<'a> {
         self.run(with, Believes::TheAuthority, &["Choose", &port.to_string()])
     }
 
+    /// Runs a program that visits a port by `SSLSocket`s, in a JVM with these options. It takes further words.
+    pub fn visit(&self, with: bool, options: &[&str], port: u16, words: &[&str]) -> (String, bool) {
+        let port = port.to_string();
+        let words = [&["Visit", &port], words].concat();
+        self.run_with(with, options, Believes::TheAuthority, &words)
+    }
+
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.
     pub fn intern(&self, interns: bool) -> (String, bool) {
         let mut command = Command::new("java");
@@ -97,9 +104,19 @@ impl<'a> Jvm<'a> {
     }
 
     fn run(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
+        self.run_with(with, &[], believes, words)
+    }
+
+    fn run_with(
+        &self,
+        with: bool,
+        options: &[&str],
+        believes: Believes,
+        words: &[&str],
+    ) -> (String, bool) {
         let mut command = Command::new("java");
         // It lives for a second.
-        command.arg("-XX:TieredStopAtLevel=1");
+        command.arg("-XX:TieredStopAtLevel=1").args(options);
         if with {
             command.arg(format!("-javaagent:{}", self.provider));
             command.arg(format!("-Drejoin.socket={}", self.managed.socket()));

@@ -11,7 +11,7 @@ mod jails;
 mod life;
 mod many;
 mod once;
-mod pins;
+pub(crate) mod pins;
 mod policy;
 mod quiet;
 mod refusals;

@@ -12,7 +12,7 @@ use rejoin_testkit::stacks::{Tls, started};
 const VISITS: usize = 15;
 
 /// Writes a certificate for these names, its key, and the pin of that.
-fn certify(managed: &Managed, file: &str, names: &[&str]) -> (String, String, String) {
+pub(crate) fn certify(managed: &Managed, file: &str, names: &[&str]) -> (String, String, String) {
     let pair = rcgen::KeyPair::generate().expect("a key");
     let (certificate, key) = managed.issue(&pair, (names, file), |_| {});
     let pin = managed.file(&format!("{file}.pub"));
@@ -95,7 +95,7 @@ frontend f
 ";
 
 /// HAProxy with this certificate, and ticket keys that outlive it. `None` where it is not installed.
-fn haproxy(
+pub(crate) fn haproxy(
     managed: &Managed,
     tls: Tls,
     port: u16,
