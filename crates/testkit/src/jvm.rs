@@ -12,7 +12,8 @@ const SOURCES: &str =
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 /// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 7] = ["Fetch", "Ask", "Drive", "Close", "Choose", "Visit", "Doubter"];
+const SOURCE_FILES: [&str; 8] =
+    ["Fetch", "Ask", "Drive", "Close", "Choose", "Protocols", "Visit", "Doubter"];
 
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
@@ -79,6 +80,11 @@ impl<'a> Jvm<'a> {
     /// Runs a program whose sockets have parameters of its own.
     pub fn choose(&self, with: bool, port: u16) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Choose", &port.to_string()])
+    }
+
+    /// Runs a program that says what contexts of each name offer.
+    pub fn protocols(&self, with: bool) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Protocols"])
     }
 
     /// Runs a program that visits a port by `SSLSocket`s, in a JVM with these options. It takes further words.

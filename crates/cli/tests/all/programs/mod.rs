@@ -1,6 +1,7 @@
 //! Many programs and one manager: what they share, and what nobody but the manager holds.
 
 mod http;
+mod sockets;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;

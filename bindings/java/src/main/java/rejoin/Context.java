@@ -17,11 +17,35 @@ import javax.net.ssl.TrustManagerFactory;
 
 /** A context of the JDK's, whose client sockets and engines are the manager's where possible. */
 public class Context extends SSLContextSpi {
+  /** The name of the JDK's context: it offers the versions that the program asks for by that name. */
+  private final String protocol;
   private SSLContext jdk;
   private Trust trust;
 
-  /** Makes a context, for {@link SSLContext#getInstance}. */
-  public Context() {}
+  /** Makes the context {@code TLS}, for {@link SSLContext#getInstance}. */
+  public Context() {
+    this("TLS");
+  }
+
+  private Context(String protocol) {
+    this.protocol = protocol;
+  }
+
+  /** The context {@code TLSv1.2}, whose connections are of that version unless the program chooses others. */
+  public static final class Tls12 extends Context {
+    /** Makes the context, for {@link SSLContext#getInstance}. */
+    public Tls12() {
+      super("TLSv1.2");
+    }
+  }
+
+  /** The context {@code TLSv1.3}. */
+  public static final class Tls13 extends Context {
+    /** Makes the context, for {@link SSLContext#getInstance}. */
+    public Tls13() {
+      super("TLSv1.3");
+    }
+  }
 
   /** The context with the JDK's authorities that {@link SSLContext#getDefault} returns. */
   public static final class Default extends Context {
@@ -49,7 +73,7 @@ public class Context extends SSLContextSpi {
   protected void engineInit(KeyManager[] keys, TrustManager[] trusted, SecureRandom random)
       throws KeyManagementException {
     try {
-      SSLContext context = SSLContext.getInstance("TLS", "SunJSSE");
+      SSLContext context = SSLContext.getInstance(protocol, "SunJSSE");
       TrustManager[] managers = trusted;
       if (managers == null) {
         TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());

@@ -16,9 +16,9 @@ public final class Rejoin extends Provider {
   /** Found by its name, {@code Rejoin}, in {@code java.security}, too. */
   public Rejoin() {
     super("Rejoin", "0.1", "TLS sessions shared through rejoin manager");
-    for (String protocol : new String[] {"TLS", "TLSv1.2", "TLSv1.3"}) {
-      put("SSLContext." + protocol, Context.class.getName());
-    }
+    put("SSLContext.TLS", Context.class.getName());
+    put("SSLContext.TLSv1.2", Context.Tls12.class.getName());
+    put("SSLContext.TLSv1.3", Context.Tls13.class.getName());
     put("SSLContext.Default", Context.Default.class.getName());
   }
 
