@@ -1,8 +1,15 @@
 //! Java programs on sockets of their own: with the provider they say what they say without it.
 
+use rejoin_manager::client::Manager;
 use rejoin_testkit::jvm::Jvm;
+use rejoin_testkit::manager::Managed;
+use rejoin_testkit::port::reserve;
+use rejoin_testkit::stacks::{Counted, Tls};
 
 use super::start;
+use crate::clients::pins::{certify, haproxy};
+
+const VISITS: usize = 8;
 
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]
@@ -12,4 +19,43 @@ fn java_contexts_offer_what_their_names_say() {
     let without = jvm.protocols(false);
     assert!(without.1 && without.0.contains("TLSv1.2: [TLSv1.2]"), "{}", without.0);
     assert_eq!(jvm.protocols(true), without);
+}
+
+/// A resumption shows the old chain, which a pin refuses. Nothing has been said by then: the JDK sees the new one.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_with_a_pin_see_a_key_that_changed() {
+    for tls in Tls::ALL {
+        let name = format!("sockets-pin-{}", tls.number());
+        let managed = start(&name);
+        let Some(jvm) = Jvm::new(&managed, &name) else { return };
+        let (old, old_key, _) = certify(&managed, "old", &["localhost"]);
+        let (new, new_key, new_pin) = certify(&managed, "new", &["localhost"]);
+        let port = reserve();
+        let Some(mut server) = haproxy(&managed, tls, port, (&old, &old_key)) else {
+            return eprintln!("skipped: a key that changes (needs haproxy)");
+        };
+        assert_eq!(jvm.visit(true, &[], port, &[]), well(1));
+        server.kill();
+        let _server = haproxy(&managed, tls, port, (&new, &new_key));
+        let times = format!("times={VISITS}");
+        let pin = format!("pin={new_pin}");
+        for with in [false, true] {
+            assert_eq!(
+                jvm.visit(with, &[], port, &[&pin, &times]),
+                well(VISITS),
+                "{tls:?}, {with}"
+            );
+        }
+        assert!(handshakes(&managed).resumed > 0, "{tls:?}: the ticket keys did not stay");
+    }
+}
+
+fn well(times: usize) -> (String, bool) {
+    (vec!["well: true"; times].join("\n"), true)
+}
+
+fn handshakes(managed: &Managed) -> Counted {
+    let counted = Manager::at(managed.socket()).stats().expect("it counts").handshakes;
+    Counted { full: counted.full, resumed: counted.resumed }
 }

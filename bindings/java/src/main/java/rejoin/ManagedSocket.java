@@ -142,7 +142,9 @@ final class ManagedSocket extends SSLSocket {
       return false;
     }
     explain(connection.session.isResumed() ? "resumed" : "in full");
-    decide(connection);
+    if (!decide(connection)) {
+      return false;
+    }
     managed = connection;
     handshake = null;
     // From here on it is closed by `managed`.
@@ -181,14 +183,25 @@ final class ManagedSocket extends SSLSocket {
     }
   }
 
-  /** The application's own decision on the server's real chain. */
-  private void decide(Manager.Connection connection) throws IOException {
+  /**
+   * Lets the application decide on the server's real chain.
+   *
+   * @return false if it refuses the chain of a resumed session: the server may have another by now, which the JDK sees
+   * @throws SSLException if it refuses the server
+   */
+  private boolean decide(Manager.Connection connection) throws IOException {
     handshake = connection.session;
     try {
       trust.judge(manager -> manager.checkServerTrusted(connection.session.chain(), Trust.KEY_EXCHANGE, this));
+      return true;
     } catch (SSLException refused) {
       handshake = null;
       connection.pipe.close();
+      if (connection.session.isResumed()) {
+        ensureOpen();
+        explain("the program refuses the session's certificates: " + refused.getMessage());
+        return false;
+      }
       close();
       throw refused;
     }
