@@ -4,7 +4,7 @@ use rejoin_manager::client::Manager;
 use rejoin_testkit::jvm::Jvm;
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::port::reserve;
-use rejoin_testkit::stacks::{Counted, Tls};
+use rejoin_testkit::stacks::{Counted, Stack, Tls};
 
 use super::start;
 use crate::clients::pins::{certify, haproxy};
@@ -49,6 +49,22 @@ fn java_sockets_with_a_pin_see_a_key_that_changed() {
         }
         assert!(handshakes(&managed).resumed > 0, "{tls:?}: the ticket keys did not stay");
     }
+}
+
+/// The manager would bypass it.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_go_through_the_proxy_of_the_jvm() {
+    let managed = start("sockets-proxy");
+    let Some(jvm) = Jvm::new(&managed, "sockets-proxy") else { return };
+    let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+    // Nobody listens there.
+    let port = format!("-DsocksProxyPort={}", reserve());
+    let proxy = ["-DsocksProxyHost=127.0.0.1", &port, "-DsocksNonProxyHosts="];
+    let without = jvm.visit(false, &proxy, server.port, &[]);
+    assert!(without.0.contains("SOCKS"), "{}", without.0);
+    assert_eq!(jvm.visit(true, &proxy, server.port, &[]), without);
+    assert_eq!(jvm.visit(true, &[], server.port, &[]), well(1));
 }
 
 fn well(times: usize) -> (String, bool) {

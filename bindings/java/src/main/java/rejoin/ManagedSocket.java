@@ -75,7 +75,8 @@ final class ManagedSocket extends SSLSocket {
       throw new SocketException(isClosed ? "Socket is closed" : "already connected");
     }
     InetSocketAddress to = (InetSocketAddress) address;
-    if (to.isUnresolved()) {
+    // A proxy may know the name.
+    if (to.isUnresolved() && !Proxies.areBefore(to)) {
       throw new UnknownHostException(to.getHostName());
     }
     server = to;
@@ -123,6 +124,9 @@ final class ManagedSocket extends SSLSocket {
   /** Returns true if the manager can make the connection that the program wants. */
   private boolean mayBeManaged() {
     String otherwise = wantsJdk ? "the program chooses its own way" : Wanted.otherwise(host(), parameters, usual);
+    if (otherwise == null && Proxies.areBefore(server)) {
+      otherwise = "through a proxy";
+    }
     if (otherwise != null) {
       explain(otherwise);
     }

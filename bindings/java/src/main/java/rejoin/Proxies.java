@@ -1,5 +1,6 @@
 package rejoin;
 
+import java.net.InetSocketAddress;
 import java.net.Proxy;
 import java.net.ProxySelector;
 import java.net.URI;
@@ -16,13 +17,19 @@ final class Proxies {
   static boolean areBetween(String host, int port) {
     boolean isTunnel = StackWalker.getInstance()
         .walk(callers -> callers.limit(16).anyMatch(caller -> TUNNEL.equals(caller.getClassName())));
-    return isTunnel || isUsual(host, port);
+    return isTunnel || isUsual("https", host, port, "/");
   }
 
-  private static boolean isUsual(String host, int port) {
+  /** Returns true if the JDK's own sockets would reach this server through a proxy. */
+  static boolean areBefore(InetSocketAddress server) {
+    return isUsual("socket", server.getHostString(), server.getPort(), "");
+  }
+
+  private static boolean isUsual(String scheme, String host, int port, String path) {
     ProxySelector selector = ProxySelector.getDefault();
     try {
-      URI server = new URI("https", null, host, port, "/", null, null);
+      // As a whole: the parts may have no underscore, which names of machines have.
+      URI server = new URI(scheme + "://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + port + path);
       return selector != null && selector.select(server).stream().anyMatch(way -> way.type() != Proxy.Type.DIRECT);
     } catch (URISyntaxException | RuntimeException unknown) {
       // Also where a program's own selector gives null.
