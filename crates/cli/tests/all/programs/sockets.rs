@@ -1,10 +1,13 @@
 //! Java programs on sockets of their own: with the provider they say what they say without it.
 
+use std::process::Command;
+
 use rejoin_manager::client::Manager;
 use rejoin_testkit::jvm::Jvm;
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::port::reserve;
-use rejoin_testkit::stacks::{Counted, Stack, Tls};
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::{Counted, Stack, Tls, started};
 
 use super::start;
 use crate::clients::pins::{certify, haproxy};
@@ -65,6 +68,49 @@ fn java_sockets_go_through_the_proxy_of_the_jvm() {
     assert!(without.0.contains("SOCKS"), "{}", without.0);
     assert_eq!(jvm.visit(true, &proxy, server.port, &[]), without);
     assert_eq!(jvm.visit(true, &[], server.port, &[]), well(1));
+}
+
+/// The manager has no such limits.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_keep_to_the_limits_of_the_jvm() {
+    let managed = start("sockets-limits");
+    let Some(jvm) = Jvm::new(&managed, "sockets-limits") else { return };
+    let (_server, port) = s_server(&managed, &["-groups", "X25519"]);
+    let disabled = |name: &str, what: &str| {
+        let file = managed.file(name);
+        let usual = "SSLv3, TLSv1, TLSv1.1, RC4, DES, MD5withRSA, NULL, anon";
+        std::fs::write(&file, format!("jdk.tls.disabledAlgorithms={usual}, {what}\n"))
+            .expect("a file");
+        format!("-Djava.security.properties={file}")
+    };
+    for limit in [
+        "-Djdk.tls.namedGroups=secp521r1",
+        "-Djdk.tls.client.SignatureSchemes=rsa_pss_rsae_sha256",
+        &disabled("group", "x25519"),
+        &disabled("key-exchange", "XDH"),
+        &disabled("scheme", "ecdsa_secp256r1_sha256"),
+        &disabled("signature", "SHA256withECDSA"),
+        &disabled("size", "EC keySize < 384"),
+    ] {
+        let without = jvm.visit(false, &[limit], port, &[]);
+        assert!(without.0.contains("Exception"), "{limit}: {}", without.0);
+        assert_eq!(jvm.visit(true, &[limit], port, &[]), without, "{limit}");
+    }
+    assert_eq!(handshakes(&managed).full, 0);
+    // This is the manager's limit, too.
+    assert_eq!(jvm.visit(true, &[&disabled("other", "ffdhe2048")], port, &[]), well(1));
+    assert_eq!(handshakes(&managed).full, 1);
+}
+
+/// OpenSSL's server with a certificate for `localhost`.
+fn s_server(managed: &Managed, words: &[&str]) -> (Process, u16) {
+    let (certificate, key) = managed.certify(&["localhost"]);
+    let mut server = Command::new("openssl");
+    server.args(["s_server", "-www", "-accept", "127.0.0.1:0", "-cert", &certificate]);
+    server.args(["-key", &key]).args(words);
+    let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse::<u16>().ok();
+    started(&mut server, port).expect("openssl is installed")
 }
 
 fn well(times: usize) -> (String, bool) {

@@ -52,6 +52,9 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
     if (!suites.containsAll(TLS13_SUITES) || tls12 && !suites.containsAll(TLS12_SUITES)) {
       return "not all suites that the manager may agree on are allowed";
     }
+    if (!Limits.allow(usual.getAlgorithmConstraints())) {
+      return "not all groups and signature schemes that the manager may agree on are allowed";
+    }
     // It names the host that is verified.
     List<SNIServerName> names = parameters.getServerNames();
     boolean namesOther = names != null && !names.isEmpty() && !names.equals(List.of(name(host)));
