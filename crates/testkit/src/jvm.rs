@@ -12,8 +12,8 @@ const SOURCES: &str =
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 /// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 8] =
-    ["Fetch", "Ask", "Drive", "Close", "Choose", "Protocols", "Visit", "Doubter"];
+const SOURCE_FILES: [&str; 9] =
+    ["Fetch", "Ask", "Drive", "Close", "Choose", "Protocols", "Visit", "Upload", "Doubter"];
 
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
@@ -92,6 +92,12 @@ impl<'a> Jvm<'a> {
         let port = port.to_string();
         let words = [&["Visit", &port], words].concat();
         self.run_with(with, options, Believes::TheAuthority, &words)
+    }
+
+    /// Runs a program that writes so many bytes to a port, so many times, and closes each socket at once.
+    pub fn upload(&self, with: bool, port: u16, times: usize, bytes: usize) -> (String, bool) {
+        let words = [port as usize, times, bytes].map(|number| number.to_string());
+        self.run(with, Believes::TheAuthority, &["Upload", &words[0], &words[1], &words[2]])
     }
 
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.

@@ -1,6 +1,6 @@
 //! Java programs on sockets of their own: with the provider they say what they say without it.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rejoin_manager::client::Manager;
 use rejoin_testkit::jvm::Jvm;
@@ -13,6 +13,27 @@ use super::start;
 use crate::clients::pins::{certify, haproxy};
 
 const VISITS: usize = 8;
+const UPLOADS: usize = 100;
+/// Says how each connection ended. An end without `close_notify` is an error.
+const HEARER: &str = "\
+import os, socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1], sys.argv[2])
+def hear(client):
+    heard = 0
+    try:
+        server = context.wrap_socket(client, server_side=True, suppress_ragged_eofs=False)
+        for piece in iter(lambda: server.recv(65536), b''):
+            heard += len(piece)
+        os.write(1, f'{heard} clean\\n'.encode())
+        server.close()
+    except OSError as error:
+        os.write(1, f'{heard} {error}\\n'.encode())
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    threading.Thread(target=hear, args=(listener.accept()[0],), daemon=True).start()
+";
 
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]
@@ -101,6 +122,32 @@ fn java_sockets_keep_to_the_limits_of_the_jvm() {
     // This is the manager's limit, too.
     assert_eq!(jvm.visit(true, &[&disabled("other", "ffdhe2048")], port, &[]), well(1));
     assert_eq!(handshakes(&managed).full, 1);
+}
+
+/// The server is told that it has all, also if the program ends right after that.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_end_what_they_upload() {
+    let managed = start("sockets-upload");
+    let Some(jvm) = Jvm::new(&managed, "sockets-upload") else { return };
+    let (certificate, key) = managed.certify(&["localhost"]);
+    let mut python = Command::new("python3");
+    python.args(["-c", HEARER, &certificate, &key]).stdout(Stdio::piped());
+    let mut server = Process::start(&mut python);
+    let said = server.lines();
+    let port = said.find(|line| line.parse().ok());
+    for (with, times, bytes) in [
+        (false, 10, 1_000),
+        (true, UPLOADS, 1_000),
+        (true, 10, 1_000_000),
+        (true, 1, 1),
+        (true, 1, 1),
+    ] {
+        assert_eq!(jvm.upload(with, port, times, bytes), (String::new(), true));
+        let heard: Vec<_> = (0..times).filter_map(|_| said.next_line()).collect();
+        assert_eq!(heard, vec![format!("{bytes} clean"); times], "{with}");
+    }
+    assert_eq!(handshakes(&managed).full + handshakes(&managed).resumed, UPLOADS as u64 + 12);
 }
 
 /// OpenSSL's server with a certificate for `localhost`.

@@ -357,16 +357,13 @@ final class ManagedSocket extends SSLSocket {
     }
     if (direct != null) {
       direct.close();
-    } else if (managed != null && managed.pipe.isOpen()) {
-      if (!isOutputShut) {
-        // Without it, the server would see a truncated connection.
-        try {
-          managed.pipe.shutdownOutput();
-        } catch (IOException gone) {
-          // The manager has already gone.
-        }
+    } else if (managed != null) {
+      try {
+        managed.pipe.end();
+      } catch (IOException gone) {
+        // Also if the manager has already gone.
+        explain("the server may see the connection cut off: " + gone.getMessage());
       }
-      managed.pipe.close();
     }
   }
 

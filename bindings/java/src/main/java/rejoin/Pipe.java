@@ -21,6 +21,7 @@ final class Pipe implements Closeable {
   private final Selector readable;
   /** The selector, made when it is needed: most of the time there is room. */
   private Selector writable;
+  private boolean isEnded;
 
   Pipe(SocketChannel channel) throws IOException {
     this.channel = channel;
@@ -78,13 +79,36 @@ final class Pipe implements Closeable {
     channel.shutdownOutput();
   }
 
-  boolean isOpen() {
-    return channel.isOpen();
+  /**
+   * Closes it for the program, once: the other side is told that this one ends, and may end first.
+   *
+   * @throws IOException if the other side may see it cut off
+   */
+  void end() throws IOException {
+    synchronized (this) {
+      if (isEnded || !channel.isOpen()) {
+        return;
+      }
+      isEnded = true;
+    }
+    try {
+      channel.shutdownOutput();
+    } catch (IOException gone) {
+      close();
+      throw gone;
+    }
+    closeSelectors();
+    Endings.follow(channel);
   }
 
   @Override
   public void close() throws IOException {
     channel.close();
+    closeSelectors();
+  }
+
+  /** Wakes up those who wait. */
+  private void closeSelectors() throws IOException {
     readable.close();
     synchronized (this) {
       if (writable != null) {
