@@ -12,8 +12,18 @@ const SOURCES: &str =
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 /// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 9] =
-    ["Fetch", "Ask", "Drive", "Close", "Choose", "Protocols", "Visit", "Upload", "Doubter"];
+const SOURCE_FILES: [&str; 10] = [
+    "Fetch",
+    "Ask",
+    "Drive",
+    "Close",
+    "Choose",
+    "Protocols",
+    "Visit",
+    "Upload",
+    "Options",
+    "Doubter",
+];
 
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
@@ -98,6 +108,11 @@ impl<'a> Jvm<'a> {
     pub fn upload(&self, with: bool, port: u16, times: usize, bytes: usize) -> (String, bool) {
         let words = [port as usize, times, bytes].map(|number| number.to_string());
         self.run(with, Believes::TheAuthority, &["Upload", &words[0], &words[1], &words[2]])
+    }
+
+    /// Runs a program that sets the options of its sockets.
+    pub fn options(&self, with: bool, port: u16) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Options", &port.to_string()])
     }
 
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.

@@ -150,6 +150,21 @@ fn java_sockets_end_what_they_upload() {
     assert_eq!(handshakes(&managed).full + handshakes(&managed).resumed, UPLOADS as u64 + 12);
 }
 
+/// The manager decides about its own connections; the JDK's have the options.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_have_the_options_that_were_set() {
+    let mut alone = start("sockets-options-alone");
+    alone.kill();
+    for managed in [start("sockets-options"), alone] {
+        let Some(jvm) = Jvm::new(&managed, "sockets-options") else { return };
+        let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+        let without = jvm.options(false, server.port);
+        assert!(without.1 && without.0.contains("more is here: true"), "{}", without.0);
+        assert_eq!(jvm.options(true, server.port), without);
+    }
+}
+
 /// OpenSSL's server with a certificate for `localhost`.
 fn s_server(managed: &Managed, words: &[&str]) -> (Process, u16) {
     let (certificate, key) = managed.certify(&["localhost"]);

@@ -27,9 +27,13 @@ import javax.net.ssl.SSLSocket;
  *
  * <p>Nothing is connected before the handshake, which therefore also reports a TCP connection that fails.
  */
-final class ManagedSocket extends SSLSocket {
+final class ManagedSocket extends WantedSocket {
+  /** A record's plaintext. */
+  private static final int AHEAD_BYTES = 16 * 1024;
+
   private final SSLContext jdk;
   private final Trust trust;
+  private final Input input = new Input();
   private final List<HandshakeCompletedListener> listeners = new CopyOnWriteArrayList<>();
   /** The parameters of a program that chooses none. */
   private final SSLParameters usual;
@@ -45,6 +49,9 @@ final class ManagedSocket extends SSLSocket {
   private volatile boolean isOutputShut;
   /** The JDK's socket; after the handshake either this or {@code managed} is set. */
   private volatile SSLSocket direct;
+  /** Its streams, once the handshake is over: it gives none out after the server's end. */
+  private volatile InputStream directInput;
+  private volatile OutputStream directOutput;
   private volatile Manager.Connection managed;
   /** The pipe or TCP socket of an attempt, which {@link #close} ends. */
   private volatile Closeable attempt;
@@ -116,6 +123,8 @@ final class ManagedSocket extends SSLSocket {
         return true;
       }
       becomeDirect().startHandshake();
+      directInput = direct.getInputStream();
+      directOutput = direct.getOutputStream();
       hasShakenHands = true;
       return true;
     }
@@ -221,11 +230,13 @@ final class ManagedSocket extends SSLSocket {
         SSLSocket socket;
         if (server == null) {
           socket = (SSLSocket) jdk.getSocketFactory().createSocket();
+          giveOptions(socket);
         } else {
-          Socket tcp = new Socket();
-          begin(tcp);
-          tcp.connect(server, connectTimeoutMs);
-          socket = (SSLSocket) jdk.getSocketFactory().createSocket(tcp, host(), server.getPort(), true);
+          Socket fresh = new Socket();
+          begin(fresh);
+          giveOptions(fresh);
+          fresh.connect(server, connectTimeoutMs);
+          socket = (SSLSocket) jdk.getSocketFactory().createSocket(fresh, host(), server.getPort(), true);
         }
         socket.setSSLParameters(parameters);
         socket.setSoTimeout(readTimeoutMs);
@@ -248,7 +259,7 @@ final class ManagedSocket extends SSLSocket {
   @Override
   public InputStream getInputStream() throws IOException {
     ensureUsable();
-    return new Input();
+    return input;
   }
 
   @Override
@@ -267,6 +278,9 @@ final class ManagedSocket extends SSLSocket {
   }
 
   private final class Input extends InputStream {
+    /** What came with the bytes that the program asked for. */
+    private ByteBuffer ahead = ByteBuffer.allocate(0);
+    private volatile int available;
     private boolean isOver;
 
     @Override
@@ -278,13 +292,40 @@ final class ManagedSocket extends SSLSocket {
     @Override
     public int read(byte[] bytes, int from, int most) throws IOException {
       stands();
-      if (direct != null) {
-        return direct.getInputStream().read(bytes, from, most);
-      }
-      if (isOver || isInputShut) {
+      return direct != null ? directInput.read(bytes, from, most) : read(ByteBuffer.wrap(bytes, from, most));
+    }
+
+    private synchronized int read(ByteBuffer to) throws IOException {
+      if (isInputShut) {
         return -1;
       }
-      int read = managed.pipe.read(ByteBuffer.wrap(bytes, from, most), readTimeoutMs);
+      if (!ahead.hasRemaining()) {
+        if (to.remaining() == 0 || to.remaining() >= AHEAD_BYTES) {
+          return receive(to);
+        }
+        readAhead();
+      }
+      int count = Math.min(to.remaining(), ahead.remaining());
+      to.put(ahead.slice(ahead.position(), count));
+      ahead.position(ahead.position() + count);
+      available = ahead.remaining();
+      return count == 0 ? -1 : count;
+    }
+
+    private void readAhead() throws IOException {
+      ahead = ahead.capacity() == 0 ? ByteBuffer.allocate(AHEAD_BYTES) : ahead.clear();
+      try {
+        receive(ahead);
+      } finally {
+        ahead.flip();
+      }
+    }
+
+    private int receive(ByteBuffer room) throws IOException {
+      if (isOver) {
+        return -1;
+      }
+      int read = managed.pipe.read(room, readTimeoutMs);
       if (read < 0) {
         isOver = true;
         // The JDK's own switch, off unless asked for.
@@ -293,6 +334,15 @@ final class ManagedSocket extends SSLSocket {
         }
       }
       return read;
+    }
+
+    /** Returns what is left of a record, as in the JDK. */
+    @Override
+    public int available() throws IOException {
+      if (directInput != null) {
+        return directInput.available();
+      }
+      return isInputShut || isClosed ? 0 : available;
     }
 
     @Override
@@ -311,7 +361,7 @@ final class ManagedSocket extends SSLSocket {
     public void write(byte[] bytes, int from, int count) throws IOException {
       stands();
       if (direct != null) {
-        direct.getOutputStream().write(bytes, from, count);
+        directOutput.write(bytes, from, count);
       } else {
         managed.pipe.write(ByteBuffer.wrap(bytes, from, count));
       }
@@ -319,8 +369,8 @@ final class ManagedSocket extends SSLSocket {
 
     @Override
     public void flush() throws IOException {
-      if (direct != null) {
-        direct.getOutputStream().flush();
+      if (directOutput != null) {
+        directOutput.flush();
       }
     }
 
@@ -546,34 +596,6 @@ final class ManagedSocket extends SSLSocket {
   }
 
   @Override
-  public void setUseClientMode(boolean client) {
-    if (!client) {
-      throw new IllegalArgumentException("rejoin serves clients: use SunJSSE's context for servers");
-    }
-  }
-
-  @Override
-  public boolean getUseClientMode() {
-    return true;
-  }
-
-  @Override
-  public void setNeedClientAuth(boolean need) {}
-
-  @Override
-  public boolean getNeedClientAuth() {
-    return false;
-  }
-
-  @Override
-  public void setWantClientAuth(boolean want) {}
-
-  @Override
-  public boolean getWantClientAuth() {
-    return false;
-  }
-
-  @Override
   public void setEnableSessionCreation(boolean may) {
     wantsJdk |= !may;
   }
@@ -594,31 +616,5 @@ final class ManagedSocket extends SSLSocket {
   @Override
   public int getSoTimeout() {
     return readTimeoutMs;
-  }
-
-  // TCP's own: the manager decides for its connections.
-
-  @Override
-  public void setTcpNoDelay(boolean on) throws SocketException {
-    if (direct != null) {
-      direct.setTcpNoDelay(on);
-    }
-  }
-
-  @Override
-  public boolean getTcpNoDelay() throws SocketException {
-    return direct == null || direct.getTcpNoDelay();
-  }
-
-  @Override
-  public void setKeepAlive(boolean on) throws SocketException {
-    if (direct != null) {
-      direct.setKeepAlive(on);
-    }
-  }
-
-  @Override
-  public boolean getKeepAlive() throws SocketException {
-    return direct != null && direct.getKeepAlive();
   }
 }
