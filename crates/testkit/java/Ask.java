@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -17,7 +18,7 @@ import javax.net.ssl.TrustManager;
  * A program that knows nothing of Rejoin, on {@code java.net.http}: says what came of a URL. Further words: {@code 1.1}
  * for that version of HTTP; {@code at-once=N} for so many requests, each on a connection of its own where that is so;
  * {@code in-turn=N} for so many one after the other, each by a client of its own; {@code put=BYTES} for a body;
- * {@code no} to believe no server.
+ * {@code no} to believe no server; {@code revocation} to ask whether certificates are revoked.
  */
 public final class Ask {
   public static void main(String[] words) {
@@ -30,6 +31,11 @@ public final class Ask {
       if (told.contains("no")) {
         SSLContext context = SSLContext.getInstance("TLS");
         context.init(null, new TrustManager[] {new Doubter()}, null);
+        builder.sslContext(context);
+      }
+      if (told.contains("revocation")) {
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(null, Visit.askingForRevocation(), null);
         builder.sslContext(context);
       }
       HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(words[0])).timeout(Duration.ofSeconds(60));
@@ -70,7 +76,11 @@ public final class Ask {
     int answered = 0;
     for (int i = 0; i < count; i++) {
       // Connections are their client's.
-      answered += builder.build().send(request, BodyHandlers.ofByteArray()).statusCode() == 200 ? 1 : 0;
+      try {
+        answered += builder.build().send(request, BodyHandlers.ofByteArray()).statusCode() == 200 ? 1 : 0;
+      } catch (IOException failed) {
+        System.err.println(failed);
+      }
     }
     return answered + " of " + count;
   }

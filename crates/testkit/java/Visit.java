@@ -42,9 +42,11 @@ public final class Visit {
       String pem = Files.readString(Path.of(pin));
       return new TrustManager[] {new Doubter(pem.replaceAll("-----[^-]*-----|\\s", ""))};
     }
-    if (!told.contains("revocation")) {
-      return null;
-    }
+    return told.contains("revocation") ? askingForRevocation() : null;
+  }
+
+  /** Asks of each certificate whether it is revoked. */
+  static TrustManager[] askingForRevocation() throws Exception {
     File store = new File(System.getProperty("javax.net.ssl.trustStore"));
     char[] password = System.getProperty("javax.net.ssl.trustStorePassword").toCharArray();
     PKIXBuilderParameters parameters =

@@ -77,6 +77,11 @@ impl<'a> Jvm<'a> {
         self.run(with, believes, &[&["Ask"], words].concat())
     }
 
+    /// Runs the same in a JVM with these options.
+    pub fn ask_with(&self, with: bool, options: &[&str], words: &[&str]) -> (String, bool) {
+        self.run_with(with, options, Believes::TheAuthority, &[&["Ask"], words].concat())
+    }
+
     /// Runs a program that drives an `SSLEngine` itself.
     pub fn drive(&self, with: bool, port: u16) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Drive", &port.to_string()])

@@ -1,13 +1,14 @@
 //! Java programs on sockets of their own: with the provider they say what they say without it.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rejoin_manager::client::Manager;
-use rejoin_testkit::jvm::Jvm;
+use rejoin_testkit::jvm::{Believes, Jvm};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::process::Process;
-use rejoin_testkit::stacks::{Counted, Stack, Tls, started};
+use rejoin_testkit::stacks::{Counted, Stack, Tls, nginx_listening, started};
 
 use super::start;
 use crate::clients::pins::{certify, haproxy};
@@ -163,6 +164,81 @@ fn java_sockets_have_the_options_that_were_set() {
         assert!(without.1 && without.0.contains("more is here: true"), "{}", without.0);
         assert_eq!(jvm.options(true, server.port), without);
     }
+}
+
+/// The manager does not pass the server's OCSP response on.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_programs_see_stapled_responses() {
+    let managed = start("sockets-staple");
+    let Some(jvm) = Jvm::new(&managed, "sockets-staple") else { return };
+    let (_server, port) = stapling(&managed);
+    let words = ["revocation", "times=4"];
+    for (with, counted) in [
+        (false, Counted::default()),
+        // The first connection of a context is the manager's, and the program refuses it.
+        (true, Counted { full: 1, resumed: 0 }),
+        (true, Counted { full: 1, resumed: 1 }),
+    ] {
+        assert_eq!(jvm.visit(with, &[], port, &words), well(4), "{with}");
+        assert_eq!(handshakes(&managed), counted, "{with}");
+    }
+    // An engine cannot begin again: the program's first connection by one fails, unless the JVM says what will be asked.
+    let url = format!("https://localhost:{port}/");
+    let ask = |with, how| jvm.ask(with, Believes::TheAuthority, &[&url, "1.1", "revocation", how]);
+    assert_eq!(ask(false, "in-turn=3"), ("3 of 3".to_owned(), true));
+    assert_eq!(ask(true, "in-turn=3"), ("2 of 3".to_owned(), true));
+    let asks = ["-Dcom.sun.net.ssl.checkRevocation=true"];
+    assert_eq!(jvm.ask_with(true, &asks, &[&url, "1.1", "in-turn=3"]), ("3 of 3".to_owned(), true));
+}
+
+const STAPLING: &str = "\
+daemon off; master_process off; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
+events { worker_connections 512; }
+http {
+  access_log off; ssl_protocols TLSv1.3; ssl_stapling on; ssl_stapling_file RESPONSE;
+  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
+  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
+  server { listen 127.0.0.1:PORT ssl; ssl_certificate CERTIFICATE; ssl_certificate_key KEY; return 200 \"a page\"; }
+}
+";
+
+/// nginx, which staples the OCSP response of its certificate.
+fn stapling(managed: &Managed) -> (Process, u16) {
+    let (certificate, key, _) = certify(managed, "stapled", &["localhost"]);
+    let (folder, port) = (managed.file("stapling"), reserve());
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut text = STAPLING.replace("FOLDER", &folder).replace("PORT", &port.to_string());
+    text = text.replace("RESPONSE", &staple(managed, &certificate));
+    text = text.replace("CERTIFICATE", &certificate).replace("KEY", &key);
+    let configuration = Path::new(&folder).join("nginx.conf");
+    std::fs::write(&configuration, text).expect("a file");
+    (nginx_listening(&configuration, port).expect("make test installs nginx"), port)
+}
+
+/// An OCSP response for a certificate of the manager's authority, which says that it is not revoked.
+fn staple(managed: &Managed, certificate: &str) -> String {
+    let pair = rcgen::KeyPair::generate().expect("a key");
+    let (signer, key) = managed.issue(&pair, (&["responder"], "responder"), |parameters| {
+        parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::OcspSigning];
+    });
+    let openssl = |words: &[&str]| {
+        let output = Command::new("openssl").args(words).output().expect("openssl is installed");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let [ca, index, request, response] =
+        ["ca.pem", "index.txt", "request.der", "response.der"].map(|name| managed.file(name));
+    let serial = openssl(&["x509", "-noout", "-serial", "-in", certificate]);
+    let serial = serial.trim().trim_start_matches("serial=");
+    let line = format!("V\t991231000000Z\t\t{serial}\tunknown\t/CN=localhost\n");
+    std::fs::write(&index, line).expect("a file");
+    let request_words = ["-issuer", &ca, "-cert", certificate, "-no_nonce", "-reqout", &request];
+    openssl(&[&["ocsp"], &request_words[..]].concat());
+    let signs = ["-rsigner", &signer, "-rkey", &key, "-CA", &ca, "-index", &index];
+    let answers = ["-reqin", &request, "-respout", &response, "-ndays", "2"];
+    openssl(&[&["ocsp"], &signs[..], &answers[..]].concat());
+    response
 }
 
 /// OpenSSL's server with a certificate for `localhost`.

@@ -110,6 +110,10 @@ final class ManagedEngine extends WantedEngine {
     if (otherwise == null && trust.sharesNothing()) {
       otherwise = "the program believes in no authorities";
     }
+    // An engine cannot begin again after it was refused: the JVM's own switch counts before that.
+    if (otherwise == null && (trust.missesStatus() || Boolean.getBoolean("com.sun.net.ssl.checkRevocation"))) {
+      otherwise = Trust.MISSES_STATUS;
+    }
     if (otherwise != null) {
       explain(otherwise);
       state = State.DIRECT;

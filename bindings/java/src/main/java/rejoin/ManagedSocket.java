@@ -133,6 +133,9 @@ final class ManagedSocket extends WantedSocket {
   /** Returns true if the manager can make the connection that the program wants. */
   private boolean mayBeManaged() {
     String otherwise = wantsJdk ? "the program chooses its own way" : Wanted.otherwise(host(), parameters, usual);
+    if (otherwise == null && trust.missesStatus()) {
+      otherwise = Trust.MISSES_STATUS;
+    }
     if (otherwise == null && Proxies.areBefore(server)) {
       otherwise = "through a proxy";
     }
@@ -199,7 +202,8 @@ final class ManagedSocket extends WantedSocket {
   /**
    * Lets the application decide on the server's real chain.
    *
-   * @return false if it refuses the chain of a resumed session: the server may have another by now, which the JDK sees
+   * @return false if the JDK sees more than the manager shows: the chain of a resumed session, which may be another by now,
+   *     or a stapled OCSP response
    * @throws SSLException if it refuses the server
    */
   private boolean decide(Manager.Connection connection) throws IOException {
@@ -210,9 +214,9 @@ final class ManagedSocket extends WantedSocket {
     } catch (SSLException refused) {
       handshake = null;
       connection.pipe.close();
-      if (connection.session.isResumed()) {
+      if (connection.session.isResumed() || trust.missesStatus()) {
         ensureOpen();
-        explain("the program refuses the session's certificates: " + refused.getMessage());
+        explain("the program refuses what the manager shows: " + refused.getMessage());
         return false;
       }
       close();

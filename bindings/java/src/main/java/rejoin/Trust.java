@@ -1,5 +1,6 @@
 package rejoin;
 
+import java.security.cert.CertPathValidatorException;
 import java.security.cert.CertificateEncodingException;
 import java.security.cert.CertificateException;
 import java.security.cert.X509Certificate;
@@ -16,12 +17,17 @@ import javax.net.ssl.X509ExtendedTrustManager;
 final class Trust {
   /** TLS 1.3 has no name for how keys are exchanged; JSSE says so, too. */
   static final String KEY_EXCHANGE = "UNKNOWN";
+  /** The reason why the JDK makes the connection of an application that {@link #missesStatus}. */
+  static final String MISSES_STATUS = "the program asks whether certificates are revoked";
   private static final String NONE = "\"none\"";
   /** The most PEM in a request, which has 256 KiB at most. */
   private static final int MOST_CHARACTERS = 192 * 1024;
+  private static final int MOST_CAUSES = 16;
 
   private final X509ExtendedTrustManager decides;
   private String told;
+  /** True if the application missed what the manager does not pass on: the server's own word that it is not revoked. */
+  private volatile boolean missesStatus;
 
   private Trust(X509ExtendedTrustManager decides) {
     this.decides = decides;
@@ -50,7 +56,7 @@ final class Trust {
   }
 
   /**
-   * Lets the application decide.
+   * Lets the application decide, and notes if it misses the server's stapled OCSP response.
    *
    * @throws SSLException JSSE's own, if the application does not trust the server
    */
@@ -60,12 +66,30 @@ final class Trust {
       question.ask(decides);
       return;
     } catch (CertificateException no) {
+      missesStatus |= missesStatus(no);
       refused = new SSLHandshakeException(no.getMessage());
       refused.initCause(no);
     } catch (RuntimeException failed) {
       refused = new SSLException(failed.getMessage(), failed);
     }
     throw refused;
+  }
+
+  private static boolean missesStatus(Throwable refused) {
+    Throwable cause = refused;
+    for (int depth = 0; cause != null && depth < MOST_CAUSES; depth++) {
+      if (cause instanceof CertPathValidatorException of
+          && of.getReason() == CertPathValidatorException.BasicReason.UNDETERMINED_REVOCATION_STATUS) {
+        return true;
+      }
+      cause = cause.getCause();
+    }
+    return false;
+  }
+
+  /** Returns true if the application may need OCSP responses that servers staple, as far as is known by now. */
+  boolean missesStatus() {
+    return missesStatus;
   }
 
   /** Returns true if there is no basis on which sessions could be shared. */
