@@ -516,8 +516,8 @@ void rejoin_close(rejoin_store *store);
  * store from their next handshake on; none may be in a handshake during the call. No other thread may
  * use the context during the call.
  *
- * Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, and with
- * `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
+ * Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, or is one of OpenSSL's own QUIC,
+ * and with `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
  */
 rejoin_status rejoin_attach(const rejoin_store *store,
                             SSL_CTX *context,
@@ -555,7 +555,7 @@ rejoin_status rejoin_read_counters(const rejoin_store *store,
  * `context` is null, or the context of a connection that is about to be made. The first call does not
  * see contexts that were made before it: pass each of them before it makes a connection. No connection
  * may have been made on `context` before the first call for it. Does nothing for a context that only
- * connects. All threads may call this function at the same time.
+ * connects, or is one of OpenSSL's own QUIC. All threads may call this function at the same time.
  *
  * The first failure is also reported on standard error, in one line, and all later calls fail in the
  * same way. Success is reported in one line when the first client is served, unless `REJOIN_LOG` is

@@ -143,8 +143,8 @@ pub unsafe extern "C" fn rejoin_close(store: *mut RejoinStore) {
 /// store from their next handshake on; none may be in a handshake during the call. No other thread may
 /// use the context during the call.
 ///
-/// Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, and with
-/// `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
+/// Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, or is one of OpenSSL's own QUIC,
+/// and with `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_attach(
     store: *const RejoinStore,
@@ -166,7 +166,11 @@ pub unsafe extern "C" fn rejoin_attach(
         }
         // SAFETY: the caller vouches for `context`.
         if unsafe { rejoin_openssl::only_connects(context) } {
-            return Err(Failure::bad("a context of TLS_client_method has no sessions to keep"));
+            return Err(Failure::bad("a context that only connects has no sessions to keep"));
+        }
+        // SAFETY: the caller vouches for `context`.
+        if unsafe { rejoin_openssl::is_quic(context) } {
+            return Err(Failure::bad("contexts of OpenSSL's own QUIC are left alone"));
         }
         // SAFETY: the caller vouches for `context`, and no other thread uses it during the call.
         let attached = unsafe { store.everywhere(flags)?.attach_to(context) };
@@ -235,7 +239,7 @@ pub unsafe extern "C" fn rejoin_read_counters(
 /// `context` is null, or the context of a connection that is about to be made. The first call does not
 /// see contexts that were made before it: pass each of them before it makes a connection. No connection
 /// may have been made on `context` before the first call for it. Does nothing for a context that only
-/// connects. All threads may call this function at the same time.
+/// connects, or is one of OpenSSL's own QUIC. All threads may call this function at the same time.
 ///
 /// The first failure is also reported on standard error, in one line, and all later calls fail in the
 /// same way. Success is reported in one line when the first client is served, unless `REJOIN_LOG` is

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rejoin_abi::{check_setting, check_variables, report, variable_of};
 use rejoin_cache::{Capacity, Hints, SourceBy};
-use rejoin_openssl::{Everywhere, Moment, ServerSessions, TicketHistory, TicketKeys};
+use rejoin_openssl::{Everywhere, Left, Moment, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{EarlyData, ModuleSettings, TicketSettings};
@@ -59,10 +59,16 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
     let start = start::this();
     let was_root = is_root();
     posts::attached(false);
+    let errors_only = settings.errors_only;
     let (mut opened, mut told) = (None, None);
     // When the cache was last opened before a handshake, and what root was told then.
     let (mut tried, mut roots): (Option<Instant>, Option<String>) = (None, None);
-    let attached = Everywhere::attach_later(move |moment| {
+    let leave = move |what| {
+        if !errors_only {
+            report(left(what));
+        }
+    };
+    let make = move |moment| {
         // Nobody named a cache: the program may be a client alone. If it serves, its first handshake tells.
         let is_quiet = moment == Moment::Context && !settings.is_named;
         let mut tell = |why: &String| {
@@ -89,7 +95,7 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
         if store.is_first_of(start) {
             say(&settings, &store, &strangers);
         }
-        if !settings.errors_only {
+        if !errors_only {
             let once = |of: u64, store: Arc<Store>, line: fn(&Store) -> String| {
                 let is_said = AtomicBool::new(false);
                 move || {
@@ -103,7 +109,8 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<OsString>) -> Result<()
             everywhere = everywhere.when_off(once(!start, store, left_alone));
         }
         Some(everywhere)
-    });
+    };
+    let attached = Everywhere::attach_later(make, leave);
     attached.map_err(|error| format!("cannot attach: {error}"))
 }
 
@@ -160,6 +167,16 @@ fn sourceless(by: SourceBy) -> &'static str {
         }
         SourceBy::Certificate => "source_share does not bound clients without a certificate",
         SourceBy::Name => "source_share does not bound clients that ask for no name",
+    }
+}
+
+/// Returns the report of what is left to the program, whatever the settings.
+fn left(what: Left) -> &'static str {
+    match what {
+        Left::Quic => "OpenSSL's own QUIC is left alone: its clients resume as without Rejoin",
+        Left::BesideQuic => {
+            "this program uses OpenSSL's own QUIC: its other connections may go on without Rejoin"
+        }
     }
 }
 

@@ -40,9 +40,10 @@ pub(crate) type Free = unsafe extern "C" fn(*mut c_void, *const c_char, c_int);
 pub(crate) const SSL_CTRL_SESS_NUMBER: c_int = 20;
 /// `SSL_CTRL_GET_SESS_CACHE_MODE` of `ssl.h`.
 const SSL_CTRL_GET_SESS_CACHE_MODE: c_int = 45;
-/// `CRYPTO_EX_INDEX_SSL` and `CRYPTO_EX_INDEX_SSL_CTX` of `crypto.h`.
+/// `CRYPTO_EX_INDEX_SSL` and others of `crypto.h`.
 pub(crate) const CRYPTO_EX_INDEX_SSL: c_int = 0;
 pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
+pub(crate) const CRYPTO_EX_INDEX_X509_STORE_CTX: c_int = 5;
 /// `SSL_OP_NO_TICKET` of `ssl.h`.
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.

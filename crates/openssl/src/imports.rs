@@ -3,7 +3,7 @@
 //! OpenSSL has no function that returns a context's callback for session tickets (`SSL_CTX_set_session_ticket_cb(3)`). A
 //! program that has one imports the function that sets it, which shows in the relocations of the program or of one of its
 //! libraries. One that looks the function up by `dlsym(3)` does not show it. So it is with the callbacks by which a server lets
-//! clients in that have a pre-shared key or a password.
+//! clients in that have a pre-shared key or a password, and with the methods of OpenSSL's own QUIC.
 //!
 //! Nothing that these files say is followed unless it is in their own mapped segments.
 
@@ -37,6 +37,13 @@ pub(crate) fn sets_key_callback() -> bool {
         c"SSL_CTX_set_srp_username_callback",
     ];
     is_any_imported(&SETTERS, true, &SEEN)
+}
+
+/// Returns true if the program or a library of its imports a function that contexts of OpenSSL's own QUIC are made with.
+pub(crate) fn makes_quic_contexts() -> bool {
+    /// The same as for tickets.
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    is_any_imported(&crate::quic::METHODS, true, &SEEN)
 }
 
 fn is_any_imported(functions: &'static [&'static CStr], in_own: bool, seen: &AtomicU64) -> bool {

@@ -45,6 +45,7 @@ mod memory;
 mod past;
 mod policy;
 mod process;
+mod quic;
 mod server_name;
 mod session_bytes;
 mod session_decoder;
@@ -68,7 +69,8 @@ pub use extra::{Extra, watch_forks};
 pub use filled_cache::{FilledCache, SessionCopy};
 pub use internal_cache::InternalCache;
 pub use memory::{Memory, count_memory};
-pub use process::{Moment, only_connects};
+pub use process::{Left, Moment, only_connects};
+pub use quic::is_quic;
 pub use rejoin_store::now_ms;
 pub use session_bytes::session_bytes;
 // For the fuzz target `session_parts`.

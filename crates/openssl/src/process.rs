@@ -4,7 +4,8 @@
 //! attachment while it is made, by the thread that makes it. It is not touched again until a connection begins to
 //! shake hands on it as a server: contexts that only connect stay as they are. To learn of that handshake, a
 //! connection gets our info callback while it is made; ours calls the program's. (The connection cannot be asked for
-//! its context then: from OpenSSL 3.6 on it has none yet.)
+//! its context then: in newer releases of OpenSSL it has none yet.) Contexts of OpenSSL's own [QUIC](quic) are left alone, and
+//! so is each object that may be one of QUIC.
 //!
 //! The program's session-id context is never touched, and OpenSSL compares it with a session's, unless the
 //! operator names one context for all programs ([`Everywhere::named`]). The program's own session callbacks are
@@ -33,7 +34,7 @@ use crate::guard::ex_data_callback;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{board, family, ffi, imports, info, known, policy};
+use crate::{board, family, ffi, imports, info, known, policy, quic};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -41,7 +42,7 @@ impl Everywhere {
     /// # Errors
     /// OpenSSL's, when it is out of memory, or when this was done before.
     pub fn attach(self) -> Result<(), ErrorStack> {
-        Self::attach_as(Later::made(self))
+        Self::attach_as(Later::made(self), Box::new(|_| {}))
     }
 
     /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake: a program that serves
@@ -49,19 +50,21 @@ impl Everywhere {
     /// of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go
     /// without until a handshake calls it again: a second later, and then after twice as long each time, up to a minute.
     /// `make` is also called with each context that may serve, until a handshake has called it with success, and here if
-    /// the process listens already: to prepare, and what it returns is dropped.
+    /// the process listens already: to prepare, and what it returns is dropped. `tell` is called once for each thing that is
+    /// left alone, whatever the settings.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
     pub fn attach_later(
         make: impl FnMut(Moment) -> Option<Self> + Send + 'static,
+        tell: impl Fn(Left) + Send + Sync + 'static,
     ) -> Result<(), ErrorStack> {
-        Self::attach_as(Later::by(Box::new(make)))
+        Self::attach_as(Later::by(Box::new(make)), Box::new(tell))
     }
 
-    fn attach_as(what: Later) -> Result<(), ErrorStack> {
+    fn attach_as(what: Later, tell: Tell) -> Result<(), ErrorStack> {
         family::make();
-        if PROCESS.set(Process::new(what)).is_err() {
+        if PROCESS.set(Process::new(what, tell)).is_err() {
             return Err(ErrorStack::get());
         }
         // Login processes of Dovecot inherit their socket, give up root, enter an empty folder, and then make a context.
@@ -69,14 +72,16 @@ impl Everywhere {
             process.what.prepare();
         }
         let class = ffi::CRYPTO_EX_INDEX_SSL_CTX;
-        let is_told = ffi::new_index(class, None, Some(context_freed), null_mut()) >= 0
-            && ATTACHMENTS.register(Some(context_made))
-            && CONNECTIONS.register(Some(connection_made));
+        let sees_contexts = ffi::new_index(class, None, Some(context_freed), null_mut()) >= 0
+            && ATTACHMENTS.register(Some(context_made));
+        quic::look_for_earlier();
+        let is_told = sees_contexts && CONNECTIONS.register(Some(connection_made));
         if is_told { Ok(()) } else { Err(ErrorStack::get()) }
     }
 
     /// Attaches to a context that was made before [`Self::attach`] was called. To be called before each connection
-    /// is made on it. Does nothing if it was called for this context before, or if the process is not attached.
+    /// is made on it. Does nothing if it was called for this context before, if the context is one of OpenSSL's own QUIC, or
+    /// if the process is not attached.
     ///
     /// # Safety
     /// `context` is valid. Until the first call for it no connection was made on it.
@@ -119,7 +124,7 @@ pub unsafe fn only_connects(context: *const SSL_CTX) -> bool {
     // SAFETY: the caller vouches for `context`.
     let method = unsafe { ffi::SSL_CTX_get_ssl_method(context) };
     // SAFETY: no arguments.
-    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
+    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() }) || quic::is_of_clients(method)
 }
 
 /// Returns true if one of the process's first descriptors is a socket that listens.
@@ -163,6 +168,17 @@ pub enum Moment {
     /// A handshake begins.
     Handshake,
 }
+
+/// A thing that is left to the program, whatever the settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Contexts of servers of OpenSSL's own QUIC.
+    Quic,
+    /// Other connections of a program that uses OpenSSL's own QUIC: nobody can tell while they are made that they are others.
+    BesideQuic,
+}
+
+type Tell = Box<dyn Fn(Left) + Send + Sync>;
 
 const FIRST_WAIT_MS: u64 = 1_000;
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -232,6 +248,11 @@ impl Later {
 
 struct Process {
     what: Later,
+    tell: Tell,
+    /// True for what was told, by the number of [`Left`].
+    is_told: [AtomicBool; 2],
+    /// True once a context was made that may serve, and whose connections were to get the info callback while they are made.
+    counts_on_connections: AtomicBool,
     /// The addresses of contexts that have not been checked for asking clients for certificates.
     unseen: Mutex<Vec<usize>>,
     /// True if `unseen` is not empty, so that the lock is taken only then.
@@ -245,9 +266,27 @@ struct Process {
 const PLACES: usize = 256;
 
 impl Process {
-    fn new(what: Later) -> Self {
+    fn new(what: Later, tell: Tell) -> Self {
         let included = [const { AtomicUsize::new(0) }; PLACES];
-        Self { what, unseen: Mutex::default(), is_any_unseen: AtomicBool::new(false), included }
+        let (unseen, is_any_unseen) = (Mutex::default(), AtomicBool::new(false));
+        let (is_told, counts_on_connections) = (Default::default(), AtomicBool::new(false));
+        Self { what, tell, is_told, counts_on_connections, unseen, is_any_unseen, included }
+    }
+
+    /// Tells once that something is left alone.
+    fn leave(&self, what: Left) {
+        if !self.is_told[what as usize].swap(true, Ordering::Relaxed) {
+            (self.tell)(what);
+        }
+    }
+
+    /// # Safety
+    /// `context` is valid.
+    unsafe fn leave_quic(&self, context: *const SSL_CTX) {
+        // SAFETY: the caller vouches for `context`.
+        if !unsafe { only_connects(context) } {
+            self.leave(Left::Quic);
+        }
     }
 
     /// # Safety
@@ -258,6 +297,11 @@ impl Process {
         let Some(place) = self.included.get(address / 16 % PLACES) else { return };
         if place.load(Ordering::Acquire) == address {
             return;
+        }
+        // SAFETY: the caller vouches for `context`.
+        if unsafe { quic::is_quic(context) } {
+            // SAFETY: the caller vouches for `context`.
+            return unsafe { self.leave_quic(context) };
         }
         let mut unseen = self.unseen();
         // SAFETY: the caller vouches for `context`, and this thread has the lock for attaching to it.
@@ -467,6 +511,11 @@ unsafe fn install(
 ex_data_callback! {
     fn context_made(context, _value, _data) {
         let Some(process) = PROCESS.get() else { return };
+        // SAFETY: OpenSSL sets the method of a context first.
+        if unsafe { quic::is_quic(context.cast()) } {
+            // SAFETY: the same.
+            return unsafe { process.leave_quic(context.cast()) };
+        }
         let attachment = Attachment { own: Some(Own::new(None, begin)), ..Attachment::default() };
         // SAFETY: a context that is being made, by this thread. Its extra data exists, as OpenSSL calls this for it.
         unsafe { ATTACHMENTS.put(context.cast(), attachment) };
@@ -474,6 +523,12 @@ ex_data_callback! {
         process.is_any_unseen.store(true, Ordering::Release);
         // SAFETY: OpenSSL sets the method of a context first.
         if !unsafe { only_connects(context.cast()) } {
+            process.counts_on_connections.store(true, Ordering::Relaxed);
+            if quic::may_be() {
+                // Its connections get no callback of their own. This one stays if the program sets none on the context.
+                // SAFETY: a context that is being made, by this thread; nothing sets its callback later but the program.
+                unsafe { ffi::SSL_CTX_set_info_callback(context.cast(), Some(info::info)) };
+            }
             process.what.prepare();
         }
     }
@@ -489,6 +544,11 @@ ex_data_callback! {
 
 ex_data_callback! {
     fn connection_made(ssl, _value, _data) {
+        if quic::may_be() {
+            let process = PROCESS.get();
+            let others = process.filter(|all| all.counts_on_connections.load(Ordering::Relaxed));
+            return others.into_iter().for_each(|process| process.leave(Left::BesideQuic));
+        }
         board::connection_made();
         // SAFETY: a connection that is being made, by this thread; its own callback comes later.
         unsafe { ffi::SSL_set_info_callback(ssl.cast(), Some(info::info)) };

@@ -45,6 +45,8 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     is(reads != writes, Directly::NoSocket)?;
     // SAFETY: the caller vouches for `ssl`.
     is(unsafe { ffi::SSL_is_dtls(ssl) } != 0, Directly::Datagrams)?;
+    // SAFETY: the context lives as long as `ssl`. `SSL_is_dtls` does not know QUIC.
+    is(unsafe { rejoin_openssl::is_quic(context) }, Directly::Datagrams)?;
     // A program that does not verify the server may neither leave nor use shared sessions.
     // SAFETY: the caller vouches for `ssl`.
     let verifies = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & ffi::SSL_VERIFY_PEER != 0;

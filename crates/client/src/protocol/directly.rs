@@ -96,7 +96,7 @@ impl Directly {
 impl Display for Directly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Datagrams => "it is DTLS",
+            Self::Datagrams => "it is DTLS or QUIC",
             Self::NotVerified => "the program does not have its TLS library verify certificates",
             Self::OwnSession => "the program resumes a session of its own",
             Self::ClientCertificate => "the program has a client certificate",
