@@ -253,8 +253,10 @@ unsafe extern "C" fn epoll_ctl(
     // SAFETY: the program's own call, with its arguments.
     let done = unsafe { real(instance, what, descriptor, event) };
     if done == 0 {
-        // SAFETY: the kernel has read the event if the call needs one.
-        let event = if event.is_null() { None } else { Some(unsafe { event.read_unaligned() }) };
+        // The kernel does not look at the event of a registration that ends.
+        let has_event = [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD].contains(&what);
+        // SAFETY: the kernel has read the event.
+        let event = has_event.then(|| unsafe { event.read_unaligned() });
         registrations::note(instance, what, descriptor, event);
     }
     done
