@@ -8,7 +8,8 @@
 //!
 //! The crate also has what each of the libraries needs alone: [`variable`] reads the environment, [`check_setting`] and
 //! [`check_variables`] know the names of all settings, [`report`] writes a line on standard error, and the build script
-//! links the unwinder. [`gate`] keeps fork(2) away from what a thread of Rejoin's holds, and [`undisturbed`] keeps `errno`.
+//! links the unwinder. [`gate`] keeps fork(2) away from what a thread of Rejoin's holds, [`undisturbed`] keeps `errno`,
+//! and [`is_readable`] asks before the program's memory is read.
 //!
 //! Nothing here depends on another crate, for `librejoin_preload.so` is loaded into every program of a machine.
 
@@ -17,6 +18,7 @@ mod environment;
 mod errno;
 pub mod gate;
 mod hooks;
+mod memory;
 mod names;
 mod table;
 
@@ -24,5 +26,6 @@ pub use digest::{Function, Library};
 pub use environment::{is_debugging, report, variable};
 pub use errno::undisturbed;
 pub use hooks::{Hooks, Registered, RegisteredOf, Replacements};
+pub use memory::{is_readable, is_writable};
 pub use names::{SETTINGS, check_setting, check_variables, variable_of};
 pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};

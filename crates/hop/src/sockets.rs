@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, socklen_t};
-use rejoin_abi::RegisteredOf;
 use rejoin_abi::gate::{Gated, outside};
+use rejoin_abi::{RegisteredOf, is_readable};
 use rejoin_client::hop::Sockets;
 use rejoin_client::protocol::{self, Directly, Host, MinVersion};
 use rejoin_client::{Error, Manager};
@@ -410,17 +410,25 @@ fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
     Some((taken.own, taken.peer))
 }
 
-/// Answers as the kernel does: with as many bytes as there is room for, and with the whole length.
+/// Answers as the kernel does: with as many bytes as there is room for, and with the whole length. Returns false if the
+/// memory is not there, which the kernel refuses.
 ///
 /// # Safety
 /// `from` has `length` bytes, and `to` has room for as many bytes as `bytes` says.
-unsafe fn answer((from, length): (*const u8, usize), to: *mut u8, bytes: *mut socklen_t) {
+unsafe fn answer((from, length): (*const u8, usize), to: *mut u8, bytes: *mut socklen_t) -> bool {
+    if !is_readable(bytes.cast(), size_of::<socklen_t>()) {
+        return false;
+    }
     // SAFETY: the caller vouches for `bytes`.
     let room = unsafe { bytes.read() };
+    if !is_readable(to.cast(), length.min(room as usize)) {
+        return false;
+    }
     // SAFETY: the caller vouches for both, and no more is copied than `to` has room for.
     unsafe { std::ptr::copy_nonoverlapping(from, to, length.min(room as usize)) };
     // SAFETY: the caller vouches for `bytes`.
     unsafe { bytes.write(length as socklen_t) };
+    true
 }
 
 /// Answers `getsockname` and `getpeername` for a socket that was handed over. Returns false for any other.
@@ -437,8 +445,7 @@ pub(crate) unsafe fn name(
     let mut raw = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let length = write(if of_peer { peer } else { own }, &mut raw);
     // SAFETY: `raw` has `length` bytes, and the caller vouches for `address` and `bytes`.
-    unsafe { answer((raw.as_ptr().cast(), length), address.cast(), bytes) };
-    true
+    unsafe { answer((raw.as_ptr().cast(), length), address.cast(), bytes) }
 }
 
 fn write(address: SocketAddr, raw: &mut MaybeUninit<libc::sockaddr_storage>) -> usize {
@@ -489,8 +496,7 @@ pub(crate) unsafe fn option(
     }
     .to_ne_bytes();
     // SAFETY: the caller vouches for `value` and `bytes`; `said` has `said.len()` bytes.
-    unsafe { answer((said.as_ptr(), said.len()), value.cast(), bytes) };
-    true
+    unsafe { answer((said.as_ptr(), said.len()), value.cast(), bytes) }
 }
 
 /// Returns true if the socket of this descriptor took the place of one that was handed over.

@@ -2,6 +2,7 @@
 //! functions of GnuTLS that `librejoin_gnutls.so` replaces.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use libc::c_void;
 use rejoin_abi::gate::get_or_make;
@@ -152,6 +153,25 @@ pub(crate) fn is_wanted() -> bool {
         }
     };
     *get_or_make(&WANTED, said)
+}
+
+/// Returns false if the environment names no manager, so that [`is_wanted`] is false. It takes no lock and no memory, and is for
+/// functions that any thread calls at any time.
+pub(crate) fn may_be_wanted() -> bool {
+    unsafe extern "C" {
+        /// `secure_getenv` of glibc and musl.
+        fn secure_getenv(name: *const libc::c_char) -> *mut libc::c_char;
+    }
+    const UNKNOWN: u8 = 2;
+    static IS_SET: AtomicU8 = AtomicU8::new(UNKNOWN);
+    let known = IS_SET.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == 1;
+    }
+    // SAFETY: the name ends with a zero byte.
+    let is_set = !unsafe { secure_getenv(c"REJOIN_MANAGER".as_ptr()) }.is_null();
+    IS_SET.store(is_set.into(), Ordering::Relaxed);
+    is_set
 }
 
 /// Returns the hooks of the adapters that are loaded.

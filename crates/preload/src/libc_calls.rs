@@ -11,7 +11,7 @@ use libc::{
     sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
-use rejoin_abi::{Hooks, interposed, undisturbed};
+use rejoin_abi::{Hooks, interposed, is_readable, undisturbed};
 
 use crate::waits::{
     __poll_chk, __ppoll_chk, epoll_pwait, epoll_pwait2, epoll_wait, poll, ppoll, pselect, select,
@@ -64,12 +64,7 @@ pub(crate) fn concerned(
 
 /// Examines bytes that the program is about to send. Returns true if they are sent already.
 fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) -> bool {
-    tunnels::note(descriptor, bytes, length);
-    if concerned(|hooks| hooks.pending).next().is_none() || length < HELLO {
-        return false;
-    }
-    // SAFETY: the program passes `length` bytes to send, which are at least `HELLO`.
-    if !may_be_hello(unsafe { &*bytes.cast::<[u8; HELLO]>() }) {
+    if concerned(|hooks| hooks.pending).next().is_none() || !may_be_hello(bytes, length) {
         return false;
     }
     let tunnel_port = tunnels::port(descriptor);
@@ -94,39 +89,49 @@ fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) -> bool {
 /// `pieces` is null, or points to `count` pieces that are valid.
 unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) -> Option<ssize_t> {
     // A request to a proxy is not gathered. Without it the service has the proxy's port.
-    if concerned(|hooks| hooks.pending).next().is_none() || pieces.is_null() {
+    let count = count.min(MOST_PIECES);
+    let is_any = concerned(|hooks| hooks.pending).next().is_some();
+    if !is_any || pieces.is_null() || !is_readable(pieces.cast(), count * size_of::<iovec>()) {
         return None;
     }
     // A ClientHello is sent in one piece, or gathered here.
-    // SAFETY: the caller vouches for the pieces.
-    let pieces = unsafe { std::slice::from_raw_parts(pieces, count.min(MOST_PIECES)) };
-    let first = pieces.iter().find(|piece| piece.iov_len > 0);
-    // SAFETY: the caller vouches for the piece, which has at least `HELLO` bytes.
-    let is_hello = first.is_some_and(|piece| unsafe {
-        piece.iov_len >= HELLO && may_be_hello(&*piece.iov_base.cast::<[u8; HELLO]>())
-    });
-    if !is_hello {
+    // SAFETY: the caller vouches for the pieces, which are there.
+    let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
+    let first = pieces.iter().find(|piece| piece.iov_len > 0)?;
+    if !may_be_hello(first.iov_base, first.iov_len) {
         return None;
     }
-    let bytes = pieces.iter().filter(|piece| !piece.iov_base.is_null()).flat_map(|piece| {
-        // SAFETY: the caller vouches for the piece, which is not null.
-        unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }
-    });
-    let bytes: Vec<u8> = bytes.copied().take(MOST_BYTES).collect();
+    let mut bytes: Vec<u8> = Vec::new();
+    for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
+        let more = piece.iov_len.min(MOST_BYTES - bytes.len());
+        if !is_readable(piece.iov_base, more) {
+            return None;
+        }
+        // SAFETY: the caller vouches for the piece, which is there.
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.iov_base.cast(), more) });
+    }
     let is_sent = sending(descriptor, bytes.as_ptr().cast(), bytes.len());
     is_sent.then_some(bytes.len() as ssize_t)
 }
 
 /// The most bytes of a record, and so of a ClientHello in one.
 const MOST_BYTES: usize = 5 + 16 * 1024;
+/// The most bytes that are looked at if a ClientHello may be their beginning.
+const MOST_SENT: usize = 1 << 20;
 /// The most pieces of a ClientHello that are gathered.
 const MOST_PIECES: usize = 64;
 
 /// The bytes that identify a ClientHello: a record's header, and a message's type.
 const HELLO: usize = 6;
 
-fn may_be_hello(bytes: &[u8; HELLO]) -> bool {
-    matches!(bytes, [22, 3, _, _, _, 1])
+/// Returns true if bytes that the program is about to send begin as a ClientHello does, and are there.
+fn may_be_hello(bytes: *const c_void, length: size_t) -> bool {
+    if !(HELLO..=MOST_SENT).contains(&length) || !is_readable(bytes, HELLO) {
+        return false;
+    }
+    // SAFETY: the program passes `length` bytes to send, of which these are there.
+    let begins = matches!(unsafe { &*bytes.cast::<[u8; HELLO]>() }, [22, 3, _, _, _, 1]);
+    begins && is_readable(bytes, length)
 }
 
 type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
@@ -140,13 +145,16 @@ unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, length: size
         return length as ssize_t;
     }
     let (real, send) = (real!(c"write", Write), real!(c"send", Send));
-    resets::written(
+    let sent = resets::written(
         descriptor,
         // SAFETY: the program's own call, to a socket and without a signal.
         || unsafe { send(descriptor, bytes, length, libc::MSG_NOSIGNAL) },
         // SAFETY: the program's own call, with its arguments.
         || unsafe { real(descriptor, bytes, length) },
-    )
+    );
+    // SAFETY: the kernel has read as many bytes.
+    unsafe { tunnels::note(descriptor, bytes, sent) };
+    sent
 }
 
 #[unsafe(no_mangle)]
@@ -160,22 +168,26 @@ unsafe extern "C" fn send(
         return length as ssize_t;
     }
     let real = real!(c"send", Send);
-    resets::written(
+    let sent = resets::written(
         descriptor,
         // SAFETY: the program's own call, without a signal.
         || unsafe { real(descriptor, bytes, length, flags | libc::MSG_NOSIGNAL) },
         // SAFETY: the program's own call, with its arguments.
         || unsafe { real(descriptor, bytes, length, flags) },
-    )
+    );
+    // SAFETY: the kernel has read as many bytes.
+    unsafe { tunnels::note(descriptor, bytes, sent) };
+    sent
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the message is the program's, and valid or null.
-    if let Some(message) = unsafe { message.as_ref() } {
-        // SAFETY: the message is the program's, with as many pieces as it says.
-        let sent = unsafe { sending_pieces(descriptor, message.msg_iov, message.msg_iovlen) };
-        if let Some(sent) = sent {
+    let is_any = concerned(|hooks| hooks.pending).next().is_some();
+    if is_any && is_readable(message.cast(), size_of::<msghdr>()) {
+        // SAFETY: the message is the program's, and there.
+        let msghdr { msg_iov, msg_iovlen, .. } = unsafe { *message };
+        // SAFETY: the pieces are the program's, as many as it says.
+        if let Some(sent) = unsafe { sending_pieces(descriptor, msg_iov, msg_iovlen) } {
             return sent;
         }
     }
@@ -351,4 +363,26 @@ unsafe extern "C" fn setsockopt(
     let real = real!(c"setsockopt", Set);
     // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, level, option, value, bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_not_there_are_no_hello() {
+        let (none, rights) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which stays.
+        let pages = unsafe { libc::mmap(none, 8_192, rights, flags, -1, 0) };
+        let second = pages.wrapping_byte_add(4_096);
+        // SAFETY: a part of the mapping, which nobody uses.
+        assert_eq!(unsafe { libc::mprotect(second, 4_096, libc::PROT_NONE) }, 0);
+        let hello = second.wrapping_byte_sub(HELLO);
+        // SAFETY: the end of the first page.
+        unsafe { hello.cast::<[u8; HELLO]>().write([22, 3, 1, 0, 9, 1]) };
+        assert!(may_be_hello(hello, HELLO));
+        assert!(!may_be_hello(hello, HELLO + 1) && !may_be_hello(second, HELLO));
+        assert!(!may_be_hello(hello.wrapping_byte_add(1), HELLO) && !may_be_hello(none, HELLO));
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libc::{c_int, c_void, size_t};
+use libc::{c_int, c_void, ssize_t};
 
 use crate::client;
 
@@ -15,13 +15,18 @@ const METHOD: &[u8] = b"CONNECT ";
 /// The most bytes of a request that are read. A name has 253 characters at most.
 const MOST_BYTES: usize = 300;
 
-/// Notes the port if the bytes that the program is about to send are a `CONNECT` request.
-pub(crate) fn note(descriptor: c_int, bytes: *const c_void, length: size_t) {
-    if length <= METHOD.len() || bytes.is_null() {
+/// Notes the port if the bytes that the program has sent are a `CONNECT` request. `sent` is the result of the call: before
+/// it, only the kernel knows whether the bytes are there.
+///
+/// # Safety
+/// The kernel has read `sent` bytes.
+pub(crate) unsafe fn note(descriptor: c_int, bytes: *const c_void, sent: ssize_t) {
+    let sent = usize::try_from(sent).unwrap_or(0);
+    if sent <= METHOD.len() || !client::may_be_wanted() {
         return;
     }
-    // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
-    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length.min(MOST_BYTES)) };
+    // SAFETY: the caller vouches for the bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), sent.min(MOST_BYTES)) };
     // The bytes are nearly always something else, so they are compared before anything that takes a lock.
     if let Some(port) = asked(bytes)
         && client::is_wanted()
@@ -44,9 +49,10 @@ pub(crate) fn port(descriptor: c_int) -> u16 {
     said as u16
 }
 
-/// Returns the port in the first line of a request.
+/// Returns the port in the first line of a request, as far as the target is whole.
 fn asked(bytes: &[u8]) -> Option<u16> {
-    let target = bytes.strip_prefix(METHOD)?.split(|byte| *byte == b' ').next()?;
+    let rest = bytes.strip_prefix(METHOD)?;
+    let target = &rest[..rest.iter().position(|byte| *byte == b' ')?];
     let port = target.rsplit(|byte| *byte == b':').next()?;
     std::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port > 0)
 }
@@ -59,7 +65,12 @@ mod tests {
     fn a_request_says_its_port() {
         assert_eq!(asked(b"CONNECT example.com:8443 HTTP/1.1\r\n"), Some(8443));
         assert_eq!(asked(b"CONNECT [::1]:443 HTTP/1.1\r\n"), Some(443));
-        for none in ["CONNECT example.com HTTP/1.1", "GET http://a:80/ HTTP/1.1", "CONNECT a:0 "] {
+        for none in [
+            "CONNECT example.com HTTP/1.1",
+            "GET http://a:80/ HTTP/1.1",
+            "CONNECT a:0 ",
+            "CONNECT a:84",
+        ] {
             assert_eq!(asked(none.as_bytes()), None);
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libc::{
     c_int, c_ulong, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
 };
-use rejoin_abi::undisturbed;
+use rejoin_abi::{is_readable, is_writable, undisturbed};
 
 use crate::libc_calls::{concerned, real};
 
@@ -72,9 +72,12 @@ fn ms(wait: Option<Duration>) -> c_int {
 /// Returns the wait of a time, which is null for a wait without end. `None`: the function refuses the time.
 ///
 /// # Safety
-/// The pointer is null or valid.
+/// The pointer is the program's, and nobody changes the time meanwhile.
 unsafe fn of_time(time: *const timespec) -> Option<Wait> {
-    // SAFETY: the caller vouches for the pointer.
+    if !is_there(time) {
+        return None;
+    }
+    // SAFETY: the caller vouches for the pointer, which is null or can be read.
     let Some(time) = (unsafe { time.as_ref() }) else { return Some(Wait::WithoutEnd) };
     let rest = u32::try_from(time.tv_nsec).ok().filter(|rest| *rest < 1_000_000_000)?;
     Some(Wait::AtMost(Duration::new(u64::try_from(time.tv_sec).ok()?, rest)))
@@ -83,13 +86,21 @@ unsafe fn of_time(time: *const timespec) -> Option<Wait> {
 /// The same for the time of `select`, which may have more than a second of microseconds.
 ///
 /// # Safety
-/// The pointer is null or valid.
+/// The pointer is the program's, and nobody changes the time meanwhile.
 unsafe fn of_value(value: *const timeval) -> Option<Wait> {
-    // SAFETY: the caller vouches for the pointer.
+    if !is_there(value) {
+        return None;
+    }
+    // SAFETY: the caller vouches for the pointer, which is null or can be read.
     let Some(value) = (unsafe { value.as_ref() }) else { return Some(Wait::WithoutEnd) };
     let whole = Duration::from_secs(u64::try_from(value.tv_sec).ok()?);
     let rest = Duration::from_micros(u64::try_from(value.tv_usec).ok()?);
     Some(Wait::AtMost(whole.saturating_add(rest)))
+}
+
+/// Returns true if a pointer is null, or something is there.
+fn is_there<T>(pointer: *const T) -> bool {
+    pointer.is_null() || is_readable(pointer.cast(), size_of::<T>())
 }
 
 /// The longest wait that a program asks for by a time.
@@ -269,16 +280,20 @@ struct Sets {
 
 impl Sets {
     /// # Safety
-    /// Each pointer is null, or points to a set of at least `count` descriptors, or of all that may be open.
-    unsafe fn of(own: [*mut fd_set; 3], count: c_int) -> Self {
+    /// Each pointer is null, or points to a set of at least `count` descriptors, or of all that may be open. `None`: one of
+    /// them is not there.
+    unsafe fn of(own: [*mut fd_set; 3], count: c_int) -> Option<Self> {
         let bits = c_ulong::BITS as usize;
         let words = usize::try_from(seen(count)).unwrap_or(0).div_ceil(bits);
         let mut saved = Vec::with_capacity(3 * words);
         for set in own.into_iter().filter(|set| !set.is_null()) {
+            if !is_readable(set.cast(), words * size_of::<c_ulong>()) {
+                return None;
+            }
             // SAFETY: the caller vouches for the set, whose bits are in words of this type.
             saved.extend_from_slice(unsafe { std::slice::from_raw_parts(set.cast(), words) });
         }
-        Self { own, words, saved }
+        Some(Self { own, words, saved })
     }
 
     /// Writes the sets as they were.
@@ -335,11 +350,16 @@ pub(crate) unsafe extern "C" fn select(
         return unsafe { real(count, reads, writes, others, timeout) };
     };
     // SAFETY: the program's sets are null, or have this many descriptors.
-    let sets = unsafe { Sets::of([reads, writes, others], count) };
-    let since = Instant::now();
+    let Some(sets) = (unsafe { Sets::of([reads, writes, others], count) }) else {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(count, reads, writes, others, timeout) };
+    };
+    let (since, mut is_changed) = (Instant::now(), false);
     let done = in_turns(longest, |turn| {
-        // SAFETY: the sets are those that were saved.
-        unsafe { sets.restore() };
+        if std::mem::replace(&mut is_changed, true) {
+            // SAFETY: the sets are those that were saved, and were written by the turn before.
+            unsafe { sets.restore() };
+        }
         let mut turn = turn.map(value);
         let turn = turn.as_mut().map_or(std::ptr::null_mut(), |turn| &raw mut *turn);
         // SAFETY: the program's own call, with a time that is valid or null.
@@ -347,11 +367,23 @@ pub(crate) unsafe extern "C" fn select(
     });
     if let Some(longest) = longest {
         let rest = value(longest.saturating_sub(since.elapsed()));
-        // Linux writes the time that is left.
-        // SAFETY: the program's time is valid, since there is a longest wait.
-        undisturbed(|| unsafe { timeout.write(rest) });
+        // SAFETY: the time is the program's, which gets it back as Linux writes it.
+        unsafe { leave(timeout, rest) };
     }
     done
+}
+
+/// Writes the time that is left, as Linux does, which keeps silent if it cannot (`poll_select_finish`): a program may have
+/// its time in memory that is only read.
+///
+/// # Safety
+/// Nobody reads the time meanwhile.
+unsafe fn leave(timeout: *mut timeval, rest: timeval) {
+    // SAFETY: the caller vouches for the time, which is overwritten.
+    if unsafe { is_writable(timeout.cast(), size_of::<timeval>()) } {
+        // SAFETY: the kernel could write there.
+        unsafe { timeout.write_unaligned(rest) };
+    }
 }
 
 fn value(wait: Duration) -> timeval {
@@ -382,10 +414,16 @@ pub(crate) unsafe extern "C" fn pselect(
         return unsafe { real(count, reads, writes, others, timeout, mask) };
     };
     // SAFETY: the program's sets are null, or have this many descriptors.
-    let sets = unsafe { Sets::of([reads, writes, others], count) };
+    let Some(sets) = (unsafe { Sets::of([reads, writes, others], count) }) else {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(count, reads, writes, others, timeout, mask) };
+    };
+    let mut is_changed = false;
     in_turns(longest, |turn| {
-        // SAFETY: the sets are those that were saved.
-        unsafe { sets.restore() };
+        if std::mem::replace(&mut is_changed, true) {
+            // SAFETY: the sets are those that were saved, and were written by the turn before.
+            unsafe { sets.restore() };
+        }
         // SAFETY: the program's own call, with a time that is valid or null.
         with_time(turn, |time| unsafe { real(count, reads, writes, others, time, mask) })
     })
@@ -449,6 +487,7 @@ mod tests {
         let set = words.as_mut_ptr().cast::<fd_set>();
         // SAFETY: the set has room for all descriptors that are open.
         let sets = unsafe { Sets::of([set, std::ptr::null_mut(), set], c_int::MAX) };
+        let sets = sets.expect("they are there");
         assert_eq!((sets.words, sets.saved.len()), (high as usize / 64 + 1, 2 * sets.words));
         words.fill(0);
         // SAFETY: the same.
@@ -458,6 +497,25 @@ mod tests {
         assert_eq!([seen(-1), seen(0), seen(700), seen(1_024)], [-1, 0, 700, 1_024]);
         // SAFETY: it is this test's own.
         unsafe { libc::close(high) };
+    }
+
+    #[test]
+    fn times_and_sets_that_are_not_there_are_left_to_the_function() {
+        let nowhere = std::ptr::dangling_mut::<fd_set>();
+        // SAFETY: it is asked whether the time is there.
+        assert_eq!(unsafe { of_time(nowhere.cast()) }, None);
+        // SAFETY: it is asked whether the time is there.
+        assert_eq!(unsafe { of_value(nowhere.cast()) }, None);
+        // SAFETY: it is asked whether the set is there.
+        assert!(unsafe { Sets::of([std::ptr::null_mut(), nowhere, nowhere], 1) }.is_none());
+        static READ_ONLY: timeval = timeval { tv_sec: 7, tv_usec: 7 };
+        let mut own = READ_ONLY;
+        let rest = timeval { tv_sec: 1, tv_usec: 2 };
+        // SAFETY: the kernel finds that it cannot write.
+        unsafe { leave((&raw const READ_ONLY).cast_mut(), rest) };
+        // SAFETY: the test's own.
+        unsafe { leave(&raw mut own, rest) };
+        assert_eq!((READ_ONLY.tv_sec, own.tv_sec, own.tv_usec), (7, 1, 2));
     }
 
     /// Waits in three turns, as if a socket were waiting.

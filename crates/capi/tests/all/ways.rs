@@ -348,3 +348,23 @@ fn contexts_of_other_threads_are_left_alone() {
     let ended = site.command(&race).status().expect("it runs");
     assert!(ended.success(), "{ended}: {}", told(&site));
 }
+
+/// The C library fails such calls, or does not look there.
+#[test]
+fn addresses_where_nothing_is_are_left_to_the_c_library() {
+    let site = Site::new("ways-nowhere");
+    let program = compile(&site, "nowhere.c", "nowhere", &["-D_GNU_SOURCE"]);
+    let said = |variables: &[(&str, &str)]| {
+        let mut command = site.command(&program);
+        command.env_remove("OPENSSL_CONF").envs(variables.iter().copied()).stdout(Stdio::piped());
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{variables:?}: {}", output.status);
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (preload, manager) = (library("librejoin_preload.so"), site.shown("no-manager"));
+    let preload = ("LD_PRELOAD", preload.to_str().expect("text"));
+    let without = said(&[]);
+    assert!(without.matches("Bad address").count() >= 6, "{without}");
+    assert_eq!(said(&[preload]), without);
+    assert_eq!(said(&[preload, ("REJOIN_MANAGER", &manager)]), without);
+}
