@@ -1,20 +1,13 @@
-//! The process's environment and its standard error.
+//! The process's environment.
 
 use core::ffi::{CStr, c_char};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
-use std::io::Write;
-use std::mem::ManuallyDrop;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
 unsafe extern "C" {
     /// `secure_getenv` of glibc and musl.
     fn secure_getenv(name: *const c_char) -> *mut c_char;
 }
-
-const STDERR: RawFd = 2;
 
 /// Returns a copy of an environment variable's value. `None`: the variable is not set, or the process has more rights
 /// than the user who started it (`AT_SECURE`, getauxval(3)), so that its environment is not to be trusted.
@@ -36,20 +29,6 @@ pub fn variable(name: &str) -> Option<OsString> {
 /// Returns true if `REJOIN_DEBUG` is set to anything but the empty text and `0`.
 pub fn is_debugging() -> bool {
     variable("REJOIN_DEBUG").is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// Writes one line on standard error in a single piece, so that the lines of several processes do not mix. Writes
-/// nothing if standard error is a connection: that of a server that inetd started is its client.
-pub fn report(line: &str) {
-    let own = std::io::stderr().as_fd().try_clone_to_owned();
-    if own.is_ok_and(|descriptor| TcpStream::from(descriptor).local_addr().is_ok()) {
-        return;
-    }
-    // Not through the standard library's own, whose lock a thread may have held while this process was forked.
-    // SAFETY: the descriptor is only written to, and never closed; if it is not open, that fails.
-    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(STDERR) });
-    // A program without standard error has nowhere to show the line.
-    let _ = (&*file).write_all(format!("rejoin: {line}\n").as_bytes());
 }
 
 #[cfg(test)]

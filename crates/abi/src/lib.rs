@@ -20,12 +20,14 @@ pub mod gate;
 mod hooks;
 mod memory;
 mod names;
+mod stderr;
 mod table;
 
 pub use digest::{Function, Library};
-pub use environment::{is_debugging, report, variable};
+pub use environment::{is_debugging, variable};
 pub use errno::undisturbed;
 pub use hooks::{Hooks, Registered, RegisteredOf, Replacements};
 pub use memory::{is_readable, is_writable};
 pub use names::{SETTINGS, check_setting, check_variables, variable_of};
+pub use stderr::report;
 pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};

@@ -4,13 +4,15 @@
 
 use rejoin_testkit::shipped::{library, rejoin, rejoin_beside_libraries};
 use std::fs;
+use std::io::{PipeReader, PipeWriter, Write};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rejoin_cache::Settings;
 use rejoin_store::Store;
-use rejoin_testkit::process::wait_until;
+use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::site::{Site, Versions};
 
 /// Starts a program by `rejoin run`, twice. Returns true if its clients resume, also after the restart.
@@ -367,4 +369,40 @@ fn addresses_where_nothing_is_are_left_to_the_c_library() {
     assert!(without.matches("Bad address").count() >= 6, "{without}");
     assert_eq!(said(&[preload]), without);
     assert_eq!(said(&[preload, ("REJOIN_MANAGER", &manager)]), without);
+}
+
+/// A pipe that nobody reads, and that has no room any more, or no reader.
+fn pipe(has_reader: bool) -> (Option<PipeReader>, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    if !has_reader {
+        return (None, writer);
+    }
+    rustix::io::ioctl_fionbio(&writer, true).expect("a pipe");
+    while writer.write(&[b'x'; 4_096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("a pipe");
+    (Some(reader), writer)
+}
+
+/// A server whose log has gone, or stands still, serves as without Rejoin.
+#[test]
+fn a_line_that_nobody_reads_neither_ends_a_program_nor_holds_it_up() {
+    let site = Site::new("ways-unread");
+    let program = compile(&site, "makes_one.c", "makes_one", &["-lssl", "-lcrypto"]);
+    let preload = library("librejoin_preload.so");
+    for (has_reader, by) in
+        [(false, "preload"), (true, "preload"), (false, "module"), (true, "module")]
+    {
+        let (reader, writer) = pipe(has_reader);
+        let mut command = site.command(&program);
+        command.env("REJOIN_CAPACITY", "lots").stderr(writer);
+        if by == "preload" {
+            command.env_remove("OPENSSL_CONF").env("LD_PRELOAD", &preload);
+        }
+        let mut process = Process::start(&mut command);
+        // The command keeps the descriptor.
+        drop(command);
+        let status = process.wait_for(Duration::from_secs(20));
+        assert!(status.success(), "by {by}, with a reader: {has_reader}: {status}");
+        drop(reader);
+    }
 }
