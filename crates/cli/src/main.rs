@@ -20,6 +20,7 @@ mod glossary;
 mod help;
 #[cfg(feature = "lab")]
 mod instruments;
+mod interpreter;
 mod keys;
 mod manager;
 mod openssl_conf;

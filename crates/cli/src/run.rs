@@ -17,6 +17,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::arguments::Misuse;
 use crate::beside::Beside;
+use crate::interpreter;
 use crate::openssl_conf;
 use crate::terminal;
 use crate::units::Bytes;
@@ -98,7 +99,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let mut command = Command::new(program);
     command.args(rest);
-    if arguments.client {
+    if interpreter::is_musl(program) {
+        terminal::complain(&format!(
+            "{}: it is linked with musl, and Rejoin's libraries need glibc; going on without Rejoin",
+            program.to_string_lossy()
+        ));
+    } else if arguments.client {
         command.envs(ways_in(Way::Preload, &library)?);
     } else {
         command.envs(ways_in(arguments.by, &library)?).envs(settings(arguments));
