@@ -41,6 +41,7 @@ mod terminal;
 mod ticket_keys;
 mod trace_file;
 mod units;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::keys::source::complain;
 use crate::schedule::Turns;
 use crate::units::Bytes;
+use crate::watch::{Lost, Watch};
 use crate::{cluster, process, runtime, terminal};
 
 /// The default socket.
@@ -69,7 +70,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Ok((open(arguments)?, sockets))
     };
     terminal::raise_descriptor_limit();
-    let ((store, keys), ((listener, _lock), envoy)) = process::confined(user.as_deref(), open)?;
+    let ((store, watch, keys), ((listener, _lock), envoy)) =
+        process::confined(user.as_deref(), open)?;
     let peers = Peers::new(allowed.into_iter().chain(own));
     runtime(2)?.block_on(async {
         let (rings, followed) = watch::channel(None);
@@ -88,26 +90,29 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             never = share.serve(listener) => match never {},
             served = sds_served => served,
             () = follow(Arc::new(keys), rings) => Ok(()),
-            () = lost(&store) => anyhow::bail!(
-                "cache {name} was removed or replaced; the share ends, because nobody else has its keys and sessions any more: start it \
-                 again, as its unit does"
+            lost = lost(&store, &watch) => anyhow::bail!(
+                "{}, because nobody else has its keys and sessions any more: start it again, as its unit does",
+                lost.ends("share", &store)
             ),
             () = terminal::interrupted() => Ok(()),
         }
     })
 }
 
-/// Waits until other processes open another cache of this name, or none.
-async fn lost(store: &Store) {
+/// Waits until other processes open another cache of this name, or none, or this one is cut short.
+async fn lost(store: &Store, watch: &Watch) -> Lost {
     let mut look = interval(Duration::from_secs(1));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while store.facts().is_named {
+    loop {
+        if let Some(lost) = watch.lost(store) {
+            return lost;
+        }
         look.tick().await;
     }
 }
 
 /// Opens the cache, or makes it.
-fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, SharedKeys)> {
+fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)> {
     let Arguments { name, capacity, turns, key_file, folder, .. } = arguments;
     let settings = Settings::new(Capacity::Bytes(capacity.0));
     let store = match Store::open(folder, name, None) {
@@ -115,10 +120,11 @@ fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, SharedKeys)> {
         opened => opened,
     };
     let store = Arc::new(store?);
+    let watch = Watch::until_lost(&store);
     let (schedule, now_s) = (turns.schedule()?, cluster::now_s()?);
     let keys =
         SharedKeys::open(Arc::clone(&store), schedule, key_file.as_deref(), now_s, complain)?;
-    Ok((store, keys))
+    Ok((store, watch, keys))
 }
 
 /// Listens on a socket that nobody else listens on.

@@ -8,6 +8,7 @@ use rejoin_cluster::{Answer, ClusterKeys, Followed, KeyFile, SiteKeys, Sites};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
+use crate::watch::Watch;
 use crate::{cluster, terminal};
 
 /// A ring, and the way to its newest state.
@@ -21,6 +22,7 @@ pub(super) enum Source {
     },
     Cache {
         store: Arc<Store>,
+        watch: Watch,
         keys: SharedKeys,
         ring: Option<KeyRing>,
     },
@@ -58,9 +60,10 @@ impl Source {
         schedule: Option<Schedule>,
     ) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(folder, name, None)?);
+        let watch = Watch::until_lost(&store);
         let keys =
             SharedKeys::open(Arc::clone(&store), schedule, None, cluster::now_s()?, complain)?;
-        Ok(Self::Cache { store, keys, ring: None })
+        Ok(Self::Cache { store, watch, keys, ring: None })
     }
 
     /// Names a file's ring, which is made if there is none.
@@ -72,16 +75,15 @@ impl Source {
     /// else has.
     ///
     /// # Errors
-    /// The cache was removed or replaced.
+    /// The cache was removed, replaced or cut short.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let Self::Cache { store, .. } = self else { return Ok(()) };
-        anyhow::ensure!(
-            store.facts().is_named,
-            "cache {} was removed or replaced; the export ends, because nobody else has its keys any more, and the server goes on \
-             with the keys it has: start it again, as its unit does",
-            store.name()
-        );
-        Ok(())
+        let Self::Cache { store, watch, .. } = self else { return Ok(()) };
+        let Some(lost) = watch.lost(store) else { return Ok(()) };
+        anyhow::bail!(
+            "{}, because nobody else has its keys any more, and the server goes on with the keys it has: start it again, as its \
+             unit does",
+            lost.ends("export", store)
+        )
     }
 
     /// Looks for a newer ring. Makes the next key first, if it is due. The last ring stays if this fails.

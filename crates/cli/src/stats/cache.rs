@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Arguments, second, serve, shown_percent};
 use crate::terminal;
+use crate::watch::Watch;
 use reading::{Reading, found_percent, resumed_percent};
 use watched::Watched;
 
@@ -19,6 +20,7 @@ pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()>
     if let Some(address) = *serve {
         return serve::serve(Watched::new(folder.clone(), store), address);
     }
+    Watch::over(&store);
     match reset {
         Some(part) => {
             store.reset(*part);

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::{CacheName, Store};
 use rejoin_testkit::certificates::Pair;
 use rejoin_testkit::clock::Clock;
 use rejoin_testkit::folder::Folder;
@@ -139,6 +141,43 @@ fn a_follower_ends_with_its_cache() {
             assert!([&*name, "was removed or replaced"].iter().all(is_clear), "{told}");
         }
         assert_eq!(listed(&folder.join("json")).as_ref(), Some(&keys), "the server has these");
+    }
+}
+
+/// Its memory is gone, although the name is there. A key that it went on with would be nobody else's, and nothing would rotate.
+#[test]
+fn a_follower_and_a_share_end_when_the_cache_is_cut_short() {
+    let (caches, folder) = (Folder::new(), Folder::new());
+    let name: CacheName = "web".parse().expect("a name");
+    let settings = Settings::new(Capacity::Sessions(10));
+    let store = Store::open(caches.path(), &name, Some(&settings)).expect("made");
+    let in_folder = ["web", "--folder", &caches.path().display().to_string()].map(str::to_owned);
+    let run = |words: &[&str]| {
+        let logs = Folder::below(folder.path());
+        let complaints = logs.join("complaints");
+        let mut command = Command::new(REJOIN);
+        command.args(words).args(&in_folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(&complaints).expect("a file"));
+        (Process::start(&mut command), complaints, logs)
+    };
+    let export = ["keys", "export", "--follow", "--context", "shop", "--format"];
+    let [json, sds, share] = ["json", "envoy-sds", "share"].map(|name| folder.file(name));
+    let started = [
+        run(&[&export[..], &["json", "--output", &json]].concat()),
+        run(&[&export[..], &["envoy-sds", "--output", &sds]].concat()),
+        run(&["share", "--socket", &share]),
+    ];
+    let there = || [&json, &sds, &share].iter().all(|path| Path::new(path).exists());
+    wait_until("the file and the sockets", there);
+    let file = fs::File::options().write(true).open(caches.join(name.file_name()));
+    file.expect("there").set_len(4_096).expect("cut");
+    drop(store);
+    for (mut process, complaints, _logs) in started {
+        let ended = wait_for("the end", || process.ended());
+        let told = fs::read_to_string(complaints).expect("there");
+        assert!(!ended.success() && told.lines().count() == 1, "{told}");
+        let parts = ["cache web", "was cut short", "rejoin store remove web"];
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
     }
 }
 

@@ -265,6 +265,24 @@ fn a_cache_removed_and_made_anew_is_shown_as_such() {
     assert_eq!((&shown.stats()["problem"], &shown.stats()["hits"]), (&Value::Null, &0.into()));
 }
 
+/// Nothing is left of it for those that have it open, although its name is there.
+#[test]
+fn a_cache_that_is_cut_short_is_shown_as_removed() {
+    let cached = Cached::new();
+    cached.fill();
+    let shown = cached.shown();
+    shown.wait("there", |stats| stats["removed"] == false && stats["hits"] == 37);
+    let path = cached.folder.join(cached.name.file_name());
+    let file = std::fs::File::options().write(true).open(&path).expect("there");
+    file.set_len(4_096).expect("cut");
+    shown.wait("told of", |stats| stats["removed"] == true && stats["problem"].is_string());
+    assert_eq!(metric(&shown.get("/metrics"), "removed", ""), 1);
+    assert!(Store::remove(&cached.folder, &cached.name).expect("removed"));
+    let anew = Cached::make(&cached.folder, &cached.name);
+    assert!(anew.insert(now_ms(), &session(1)).is_ok());
+    shown.wait("anew", |stats| stats["removed"] == false && stats["sessions"] == 1);
+}
+
 /// A server that runs on with the cache that it has shares nothing with those that start.
 #[test]
 fn servers_of_a_cache_that_was_replaced_are_told_of() {

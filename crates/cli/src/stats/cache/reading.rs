@@ -98,7 +98,7 @@ impl Reading {
         meters.gauge("cache_capacity_bytes", "Size of the cache", facts.bytes);
         let help = "Time at which the cache was created, in seconds since 1970";
         meters.gauge("cache_created_timestamp_seconds", help, facts.created_unix_s);
-        let help = "1 once the cache is removed; no new process can open it";
+        let help = "1 once the cache is removed or cut short; no new process can open it";
         meters.gauge("cache_removed", help, u64::from(!facts.is_named));
         self.ticket_keys.add_to(&mut meters);
         meters

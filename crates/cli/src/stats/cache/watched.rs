@@ -1,4 +1,4 @@
-//! A cache under observation. It may be removed meanwhile, and created again under its name.
+//! A cache under observation. It may be removed or cut short meanwhile, and created again under its name.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::reading::Reading;
 use crate::stats::history::{Handshakes, History};
 use crate::stats::serve::Source;
+use crate::watch::Watch;
 
 /// A cache under observation, which is opened again if it is replaced.
 #[derive(Debug)]
@@ -24,8 +25,9 @@ pub(super) struct Watched {
 #[derive(Debug)]
 struct Seen {
     store: Store,
+    watch: Watch,
     history: History,
-    /// The reason why the new cache of the same name cannot be opened, once this one is removed.
+    /// The reason why the cache of the same name cannot be opened, once this one is removed or cut short.
     problem: Option<String>,
     counted: Counted,
     /// The caches of the name before this one, for as long as servers may use them.
@@ -56,7 +58,7 @@ impl Watched {
         Self { folder, seen: Mutex::new(Seen::new(store)) }
     }
 
-    /// Opens the cache that has replaced the removed one, if there is one.
+    /// Opens the cache that has replaced the one that was lost, if there is one.
     fn reopen(&self) {
         let name = self.seen().store.name().clone();
         // Opening waits while another process creates the cache, so the lock is not held.
@@ -113,9 +115,10 @@ impl Source for Watched {
 
 impl Seen {
     fn new(store: Store) -> Self {
+        let watch = Watch::over(&store);
         let history = History::after(handshakes(&store));
         let counted = Counted::of(&store);
-        Self { store, history, problem: None, counted, earlier: VecDeque::new() }
+        Self { store, watch, history, problem: None, counted, earlier: VecDeque::new() }
     }
 
     /// Goes on with the cache that has replaced this one, and keeps an eye on this one.
@@ -134,14 +137,17 @@ impl Seen {
     }
 
     fn is_removed(&self) -> bool {
-        !self.store.facts().is_named
+        self.watch.lost(&self.store).is_some()
     }
 
     fn reading(&mut self) -> Reading {
         if self.counted.is_due() {
             self.counted = Counted::of(&self.store);
         }
-        Reading::with(&self.store, self.counted.occupancy)
+        let mut reading = Reading::with(&self.store, self.counted.occupancy);
+        // No process can open it, whatever its name is.
+        reading.facts.is_named &= !self.is_removed();
+        reading
     }
 }
 
