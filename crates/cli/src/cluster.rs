@@ -184,6 +184,9 @@ fn carry(
             "cluster {name}: {site}, the home of its ticket keys: {error}; servers go on with the keys that they have, \
              and none is made"
         )),
+        News::Denied(error) if error.is_refusal() => terminal::complain(&format!(
+            "cluster {name}: {error}; clients that change machines make full handshakes"
+        )),
         News::Denied(error) => terminal::complain(&format!(
             "cluster {name}: {error}, that is: ACL SETUSER {} {}",
             settings.user.as_deref().unwrap_or("USER"),

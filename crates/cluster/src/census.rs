@@ -52,6 +52,8 @@ pub enum Problem {
     NoHome,
     /// Two agents report under its name.
     SharedName,
+    /// Its Valkey answers, and refuses to store sessions or to find them.
+    Refused,
 }
 
 impl Census {
@@ -127,12 +129,13 @@ impl Seen {
         if u128::from(self.ago_ms) > Self::SILENT_AFTER.as_millis() {
             return vec![Problem::Silent];
         }
-        let Report { is_home_linked, is_name_shared, .. } = self.report;
+        let Report { is_home_linked, is_name_shared, is_refused, .. } = self.report;
         let found = [
             (self.clock_ahead_ms.unsigned_abs() > CLOCKS_APART_S * 1_000, Problem::Clock),
             (self.lag(ring_version) > 0, Problem::Behind),
             (is_home_linked == Some(false), Problem::NoHome),
             (is_name_shared, Problem::SharedName),
+            (is_refused, Problem::Refused),
         ];
         found.into_iter().filter_map(|(is_so, problem)| is_so.then_some(problem)).collect()
     }

@@ -17,6 +17,15 @@ pub enum Error {
     #[error("Valkey: {}{}", .0, remedy(.0))]
     Valkey(#[from] RedisError),
 
+    /// Valkey answers, and refuses to store sessions or to find them: it is full, or something else wrote to the cluster's keys.
+    #[error("Valkey {what}: {cause}{}", remedy(cause))]
+    Refused {
+        /// The words for what it does not do.
+        what: &'static str,
+        /// Its answer.
+        cause: RedisError,
+    },
+
     /// Valkey did not answer in time.
     #[error("Valkey did not answer in time")]
     NoAnswer,
@@ -235,6 +244,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns true if a Valkey, of this site or another, refuses sessions.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::AtSite { cause, .. } => cause.is_refusal(),
+            _ => false,
+        }
+    }
+
     /// Returns true if Valkey is unreachable, or cannot serve anybody now, as opposed to returning an error.
     pub(crate) fn is_away(&self) -> bool {
         use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
@@ -260,6 +278,12 @@ fn remedy(error: &RedisError) -> &'static str {
         }
         _ if text.contains("cluster support disabled") => {
             "; the server is no node of a Valkey cluster: set clustered = false"
+        }
+        _ if error.code() == Some("OOM") => {
+            "; it is full: give it more memory (maxmemory), or lower [sessions] bytes on all machines"
+        }
+        _ if text.contains("WRONGTYPE") => {
+            "; something else has written to the cluster's keys: delete the key that is not what Rejoin makes of it"
         }
         _ if is_denied(error) => "; the user's rules are too narrow: set those of docs/cluster.md",
         _ => "",

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use crate::Error;
 use crate::sessions::Misses;
 
 /// The counters of an agent since it started. Any thread may read them while it runs.
@@ -20,6 +21,8 @@ pub struct Health {
     uncertain: AtomicU64,
     rekey_step: AtomicU64,
     misses: Mutex<Misses>,
+    /// The last time that Valkey refused to store or find a session.
+    refused: Mutex<Option<Instant>>,
     /// 0 where the own site is the home, 1 while the home does not answer, 2 while it does.
     home: AtomicU8,
     sought: [AtomicU64; 6],
@@ -45,6 +48,8 @@ pub struct HealthFacts {
     pub refused: u64,
     /// Sessions that Valkey did not take, because it did not answer or is full.
     pub unsent: u64,
+    /// True if Valkey answered in the last five minutes that it does not store a session, or does not find one.
+    pub is_refused: bool,
     /// Sessions fetched for a server of this machine.
     pub found: u64,
     /// Fetches for which Valkey had no session that this machine can use.
@@ -116,6 +121,9 @@ pub(crate) enum Fetched {
 }
 
 impl Health {
+    /// The time for which a refusal counts.
+    const REFUSED_FOR: Duration = Duration::from_secs(300);
+
     /// Returns the counters of now.
     pub fn read(&self) -> HealthFacts {
         let read = |count: &AtomicU64| count.load(Relaxed);
@@ -130,13 +138,15 @@ impl Health {
             stored,
             refused,
             unsent,
+            is_refused: lock(&self.refused)
+                .is_some_and(|at: Instant| at.elapsed() < Self::REFUSED_FOR),
             found,
             absent,
             unfit,
             unfetched,
             uncertain: read(&self.uncertain),
             rekey_step: read(&self.rekey_step),
-            misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
+            misses: *lock(&self.misses),
             is_home_linked: match self.home.load(Relaxed) {
                 0 => None,
                 home => Some(home == 2),
@@ -197,6 +207,17 @@ impl Health {
     }
 
     pub(crate) fn note_misses(&self, misses: Misses) {
-        *self.misses.lock().unwrap_or_else(PoisonError::into_inner) = misses;
+        *lock(&self.misses) = misses;
     }
+
+    /// Notes the error of a command for sessions. A Valkey that is away is known otherwise.
+    pub(crate) fn note_error(&self, error: &Error) {
+        if matches!(error, Error::Valkey(_)) && !error.is_away() {
+            *lock(&self.refused) = Some(Instant::now());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,11 +3,12 @@
 mod asker;
 mod clustered;
 mod primary;
+mod refusals;
 mod servers;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 use crate::Error;
 use asker::lost;
 use primary::Search;
+use refusals::Refusals;
 
 pub(crate) use primary::Majority;
 pub use servers::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
@@ -38,6 +40,7 @@ struct Shared {
     majority: Option<Arc<Majority>>,
     /// The first command that Valkey denied.
     denied: Mutex<Denied>,
+    refusals: Mutex<Refusals>,
 }
 
 #[derive(Default)]
@@ -111,8 +114,8 @@ impl Link {
                 drop(tokio::spawn(Search::new(servers, sender, majority).run(received)));
             }
         }
-        let denied = Mutex::default();
-        Self { state, shared: Arc::new(Shared { troubles, majority, denied }) }
+        let (denied, refusals) = (Mutex::default(), Mutex::default());
+        Self { state, shared: Arc::new(Shared { troubles, majority, denied, refusals }) }
     }
 
     /// Connects.
@@ -143,16 +146,22 @@ impl Link {
         self.state.borrow().up().map(|up| Arc::clone(&up.name))
     }
 
-    /// Returns the first command that Valkey denied to the user, once.
+    /// Returns the first command that Valkey denied to the user, once, or else a reason for which it refuses sessions
+    /// ([`Error::Refused`]), each once an hour.
     pub fn take_denied(&self) -> Option<Error> {
-        let mut denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut denied = lock(&self.shared.denied);
         match std::mem::replace(&mut *denied, Denied::Told) {
             Denied::First(error) => Some(error.into()),
             before => {
                 *denied = before;
-                None
+                lock(&self.shared.refusals).take()
             }
         }
+    }
+
+    /// Notes the error of a command for sessions, for the operator. `what` says what Valkey does not do.
+    pub(crate) fn note_refusal(&self, what: &'static str, error: &RedisError) {
+        lock(&self.shared.refusals).note(what, error, Instant::now());
     }
 
     /// Returns true if no other server can be the primary of some other machine, to this machine's knowledge. One that is
@@ -189,7 +198,7 @@ impl Link {
     fn note<T>(&self, serial: u64, answer: RedisResult<T>) -> RedisResult<T> {
         let Err(error) = &answer else { return answer };
         if is_denied(error) {
-            let mut denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut denied = lock(&self.shared.denied);
             if matches!(*denied, Denied::None) {
                 *denied = Denied::First(error.clone());
             }
@@ -200,6 +209,10 @@ impl Link {
         }
         answer
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

@@ -29,6 +29,9 @@ pub struct Report {
     pub is_home_linked: Option<bool>,
     /// True if another agent reports under the same name.
     pub is_name_shared: bool,
+    /// True if Valkey answered in the last five minutes that it does not store a session, or does not find one. Agents of
+    /// earlier versions do not say so.
+    pub is_refused: bool,
     /// Times that Valkey answered when the agent read the ring, once a second.
     pub answered: u64,
     /// The time that these answers took, in microseconds.
@@ -75,6 +78,7 @@ impl Report {
             rekey_step: 0,
             is_home_linked: None,
             is_name_shared: false,
+            is_refused: false,
             answered: 0,
             answered_us: 0,
             unanswered: 0,
@@ -93,6 +97,7 @@ impl Report {
     /// Takes over the counts of the agent and of the machine's servers.
     pub(crate) fn count(&mut self, health: &HealthFacts, servers: &MailboxFacts) {
         let HealthFacts { rekey_step, is_home_linked, answered, unanswered, .. } = *health;
+        self.is_refused = health.is_refused;
         let HealthFacts { answered_within, stored, refused, unsent, unfetched, .. } = *health;
         let MailboxFacts { asked, fetched, late, skipped, dropped, .. } = *servers;
         let answered_us = answered_within.as_micros() as u64;
@@ -106,7 +111,8 @@ impl Report {
 
     /// Returns true if this machine's state is another one than in an earlier report. Counts are no state.
     pub(crate) fn is_news_after(&self, earlier: &Self) -> bool {
-        let state = |of: &Self| (of.ring_version, of.key, of.rekey_step, of.is_home_linked);
+        let state =
+            |of: &Self| (of.ring_version, of.key, of.rekey_step, of.is_home_linked, of.is_refused);
         state(self) != state(earlier)
     }
 
@@ -130,7 +136,8 @@ impl Report {
         let (machine, rest) = rest.split_first_chunk::<NAME_BYTES>()?;
         let (site, rest) = rest.split_first_chunk::<NAME_BYTES>()?;
         let (numbers, _) = rest.as_chunks::<8>();
-        let numbers = numbers.first_chunk::<NUMBERS>()?.map(u64::from_be_bytes);
+        let is_refused = numbers.get(FIRST_NUMBERS).is_some_and(|number| *number != [0; 8]);
+        let numbers = numbers.first_chunk::<FIRST_NUMBERS>()?.map(u64::from_be_bytes);
         let [agent, at_ms, since_ms, ring_version, key, rekey_step, home, shared, counts @ ..] =
             numbers;
         let [answered, answered_us, unanswered, stored, refused, unsent, unfetched, servers @ ..] =
@@ -151,6 +158,7 @@ impl Report {
             rekey_step,
             is_home_linked: HOME.iter().find(|(_, number)| *number == home)?.0,
             is_name_shared: shared != 0,
+            is_refused,
             answered,
             answered_us,
             unanswered,
@@ -189,12 +197,15 @@ impl Report {
             self.late,
             self.skipped,
             self.dropped,
+            self.is_refused.into(),
         ]
     }
 }
 
 const NAME_BYTES: usize = 1 + ClusterName::LONGEST;
-const NUMBERS: usize = 20;
+/// The numbers that reports of every version have.
+const FIRST_NUMBERS: usize = 20;
+const NUMBERS: usize = FIRST_NUMBERS + 1;
 const HOME: [(Option<bool>, u64); 3] = [(None, 0), (Some(false), 1), (Some(true), 2)];
 
 fn push_name(name: &str, bytes: &mut Vec<u8>) {
@@ -231,9 +242,11 @@ mod tests {
         let report = report();
         assert_eq!((report.machine.as_str(), report.unanswered), ("web-1", 11));
         assert_eq!((report.is_home_linked, report.dropped), (Some(false), 20));
+        assert!(!report.is_refused, "an earlier version does not say so");
+        let refused = Report { is_refused: true, ..report.clone() };
         let long = Report { machine: "x".repeat(64).parse().expect("a name"), ..report.clone() };
         let alone = Report { site: None, is_home_linked: None, ..report.clone() };
-        for report in [report, long, alone] {
+        for report in [report, refused, long, alone] {
             let bytes = report.to_bytes();
             assert_eq!(bytes.len(), Report::BYTES);
             assert_eq!(Report::parse(&bytes).as_ref(), Some(&report));
@@ -245,8 +258,12 @@ mod tests {
     #[test]
     fn what_is_no_report_is_refused() {
         let bytes = report().to_bytes();
-        for length in 0..bytes.len() {
+        let earlier = Report::BYTES - 8 * (NUMBERS - FIRST_NUMBERS);
+        for length in 0..earlier {
             assert_eq!(Report::parse(&bytes[..length]), None, "{length} bytes");
+        }
+        for length in earlier..bytes.len() {
+            assert_eq!(Report::parse(&bytes[..length]), Some(report()), "{length} bytes");
         }
         let home = 1 + 2 * NAME_BYTES + 6 * 8 + 7;
         for (at, byte) in [(0, 2), (1, 0), (1, 65), (1, 255), (2, b'\x1b'), (3, 0xff), (home, 3)] {

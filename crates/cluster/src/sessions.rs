@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, iter, mem};
 
+use redis::RedisResult;
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
 use rejoin_tickets::{CLOCKS_APART_S, KeyRing};
 
@@ -75,6 +76,10 @@ pub struct Sessions {
 
 /// The answer of `put.lua` where the session was taken.
 const PUT_OF_TAKEN: i64 = -2;
+
+/// What Valkey does not do, for [`Error::Refused`].
+const TAKES_NONE: &str = "takes no sessions";
+const HANDS_OUT_NONE: &str = "hands no sessions out";
 
 /// A session to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -296,7 +301,8 @@ impl Sessions {
         put.arg(self.overdue_before(now_ms)).arg(self.bounds.sessions_of_shard());
         put.arg(self.bounds.bytes_of_shard()).arg(ENTRY_OVERHEAD_BYTES);
         put.arg(taken.map_or_else(String::new, |taken| taken.at_us.to_string()));
-        let evicted: i64 = put.invoke_async(&mut self.link.clone()).await?;
+        let evicted: i64 =
+            self.noted(TAKES_NONE, put.invoke_async(&mut self.link.clone()).await)?;
         Ok(match u32::try_from(evicted) {
             Ok(evicted) => Put::Stored { evicted },
             Err(_) if evicted == PUT_OF_TAKEN => Put::Taken,
@@ -317,7 +323,8 @@ impl Sessions {
         for address in iter::once(first).chain(second) {
             let mut get = redis::cmd("HGET");
             get.arg(&address.shard.values).arg(&address.member);
-            let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
+            let value: Option<Vec<u8>> =
+                self.noted(HANDS_OUT_NONE, get.query_async(&mut self.link.clone()).await)?;
             if let Some(value) = value {
                 let found = self.open(&self.keys(), now_ms, id, &value);
                 // An expired session stays: it may not have expired by another machine's clock.
@@ -358,7 +365,7 @@ impl Sessions {
                 take.arg(name);
             }
             let took: Option<(Vec<u8>, String, u64)> =
-                take.invoke_async(&mut self.link.clone()).await?;
+                self.noted(HANDS_OUT_NONE, take.invoke_async(&mut self.link.clone()).await)?;
             if let Some((value, master, at_us)) = took {
                 // A master that may have been replaced elsewhere is not known, either.
                 let is_certain = has_one_name
@@ -374,6 +381,11 @@ impl Sessions {
         }
         self.misses.count(Miss::Absent);
         Ok(None)
+    }
+
+    /// Notes an error for the operator.
+    fn noted<T>(&self, what: &'static str, answer: RedisResult<T>) -> Result<T, Error> {
+        Ok(answer.inspect_err(|error| self.link.note_refusal(what, error))?)
     }
 
     /// Updates a session after a visit of its client: the past visits, and the next expected one.

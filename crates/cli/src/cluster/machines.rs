@@ -138,6 +138,7 @@ fn name(problem: Problem) -> &'static str {
         Problem::Behind => "old_ring",
         Problem::NoHome => "no_home",
         Problem::SharedName => "name_used_twice",
+        Problem::Refused => "valkey_refuses",
         _ => "other",
     }
 }

@@ -99,6 +99,7 @@ impl Carrier {
             Ok(Put::Refused(_) | Put::Taken) => Sent::Refused,
             Err(_) => Sent::Failed,
         });
+        put.as_ref().err().into_iter().for_each(|error| self.health.note_error(error));
         put.map(|_| ())
     }
 
@@ -132,8 +133,17 @@ impl Carrier {
                 self.sessions.get(unix_ms(), &letter.id).await
             }
         });
-        // Without an answer the server continues with a full handshake.
-        let Ok(Ok(found)) = found.await else { return self.health.note_fetched(Fetched::Failed) };
+        let found = match found.await {
+            Ok(Ok(found)) => found,
+            // The server continues with a full handshake. It need not wait for that.
+            Ok(Err(error)) => {
+                self.health.note_fetched(Fetched::Failed);
+                self.health.note_error(&error);
+                return mailbox(&self.store).answer(asker, Asked::Missing);
+            }
+            // The server waits no more.
+            Err(_) => return self.health.note_fetched(Fetched::Failed),
+        };
         let is_there =
             found.as_ref().is_some_and(|found| self.admit(&letter.id, letter.context, found));
         self.health.note_fetched(match (&found, is_there) {

@@ -7,6 +7,7 @@ mod keys;
 mod login;
 mod machines;
 mod primary;
+mod refusals;
 mod rekey;
 mod rotations;
 mod sentinels;
