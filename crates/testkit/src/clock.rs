@@ -1,4 +1,4 @@
-//! The clock by which processes live: the real one, or a faster one by Debian's package `faketime`.
+//! The clock by which processes live: the real one, or another one by Debian's package `faketime`.
 
 use std::process::{Command, Stdio};
 
@@ -20,15 +20,28 @@ impl Clock {
 
     /// `None` if `faketime` is not installed.
     pub fn faster(factor: u32) -> Option<Self> {
+        let mut clock = Self::of(&format!("+0 x{factor}"))?;
+        clock.factor = factor;
+        Some(clock)
+    }
+
+    /// A clock that is set wrong, by so many seconds. Only the time of the day is. `None` if `faketime` is not installed.
+    pub fn ahead(by_s: i64) -> Option<Self> {
+        let mut clock = Self::of(&format!("{by_s:+}s"))?;
+        clock.environment.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()));
+        Some(clock)
+    }
+
+    fn of(time: &str) -> Option<Self> {
         const VARIABLES: [&str; 3] = ["LD_PRELOAD", "FAKETIME", "FAKETIME_SHARED"];
         let show = VARIABLES.map(|name| format!("echo \"${name}\"; ")).concat();
         let mut command = Command::new("faketime");
-        command.args(["-f", &format!("+0 x{factor}"), "sh", "-c", &format!("{show} exec cat")]);
+        command.args(["-f", time, "sh", "-c", &format!("{show} exec cat")]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = Process::try_start(&mut command).ok()?;
         let lines = holder.lines();
         let values = VARIABLES.map(|name| (name, lines.next_line().expect("its value")));
-        Some(Self { environment: values.into(), factor, holder: Some(holder) })
+        Some(Self { environment: values.into(), factor: 1, holder: Some(holder) })
     }
 
     /// A command that lives by this clock.

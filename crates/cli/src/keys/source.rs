@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rejoin_cluster::{Answer, ClusterKeys, Followed, KeyFile, SiteKeys, Sites};
+use rejoin_cluster::{Answer, ClusterKeys, Error, Followed, KeyFile, SiteKeys, Sites};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
@@ -19,6 +19,8 @@ pub(super) enum Source {
         key_file: Box<KeyFile>,
         keys: Option<Box<ClusterKeys>>,
         opened: Option<Box<SiteKeys>>,
+        /// True once the operator was told that this machine's clock is wrong, until it is right.
+        were_apart: bool,
     },
     Cache {
         store: Arc<Store>,
@@ -50,7 +52,7 @@ impl Source {
         let mut keys = keys.accepting_older(accepts_older);
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let (key_file, keys) = (Box::new(key_file), Some(Box::new(keys)));
-        Ok(Self::Cluster { sites, key_file, keys, opened: None })
+        Ok(Self::Cluster { sites, key_file, keys, opened: None, were_apart: false })
     }
 
     /// Opens a cache's ring, and makes one if it has none.
@@ -90,7 +92,7 @@ impl Source {
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         let now_s = cluster::now_s()?;
         match self {
-            Self::Cluster { sites, key_file, keys, opened } => {
+            Self::Cluster { sites, key_file, keys, opened, were_apart } => {
                 if cluster::is_renewed(key_file) {
                     let secret = key_file.secret();
                     keys.iter_mut().for_each(|keys| keys.set_secret(secret));
@@ -102,6 +104,7 @@ impl Source {
                 }
                 let Some(keys) = opened else { return Ok(()) };
                 let Followed { own, home, .. } = keys.follow(now_s).await;
+                tell_of_clock(keys.keys().clock_apart_s(), were_apart);
                 match (home, sites.home_elsewhere()) {
                     (Some(Answer { outcome, .. }), Some(site)) => {
                         outcome.with_context(|| format!("{site}, the home of the ticket keys"))?
@@ -134,6 +137,19 @@ impl Source {
             _ => "the ring cannot be read: try again",
         };
         self.ring().context(missing)
+    }
+}
+
+/// Says when a clock begins to be wrong, and when it no longer is. The ring is exported all the same: without it the server
+/// would lose more.
+fn tell_of_clock(apart_s: Option<i64>, were_apart: &mut bool) {
+    match (apart_s, std::mem::replace(were_apart, apart_s.is_some())) {
+        (Some(ahead_s), false) => terminal::complain(&format!(
+            "{}; no key is made here, and the exported key that encrypts may be another one than on other machines",
+            Error::ClocksApart { ahead_s }
+        )),
+        (None, true) => terminal::print("the clock is right again"),
+        _ => {}
     }
 }
 

@@ -3,6 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
+use rejoin_testkit::clock::Clock;
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{Process, Signal, assert_has_no_rights, wait_until};
 use rejoin_testkit::sentinels::replica;
@@ -222,6 +223,39 @@ fn an_exporter_takes_each_step_too() {
     wait_until("the next keys", || says().matches("new keys").count() == 2);
     assert_eq!(exporter.terminate().code(), Some(0));
     assert!(!says().contains("cannot"), "{}", says());
+}
+
+/// The key that encrypts is chosen by the clock, so an exporter says that it is wrong, as an agent does.
+#[test]
+fn an_exporter_says_that_its_clock_is_wrong() {
+    let Some(clock) = Clock::ahead(600) else {
+        eprintln!("skipped: faketime is not installed");
+        return;
+    };
+    let cluster = Cluster::start();
+    let (_agent, _) = logged(&cluster, &[]);
+    let export = |name: &str, more: &[&str]| {
+        let mut command = clock.command(REJOIN);
+        command.args(["keys", "export", "--format", "json", "--context", "shop"]);
+        command.arg(cluster.option("cluster")).arg("--output").arg(cluster.folder.join(name));
+        command.args(more);
+        command
+    };
+    let line = "clock is 600 s ahead of Valkey's";
+    // A second may pass between the two.
+    let is_told = |said: &str| said.contains(line) || said.contains(&line.replace("600", "599"));
+    let once = export("once", &[]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&once.stderr).into_owned();
+    assert!(once.status.success() && is_told(&said) && said.lines().count() == 1, "{said}");
+    let log = cluster.folder.join("complaints");
+    let mut follow = export("follows", &["--follow"]);
+    follow.stdin(Stdio::null()).stdout(Stdio::null());
+    let _exporter = Process::start(follow.stderr(std::fs::File::create(&log).expect("a file")));
+    let said = || std::fs::read_to_string(&log).expect("a log");
+    wait_until("it is told", || is_told(&said()));
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    assert_eq!(said().lines().count(), 1, "it is said once: {}", said());
+    assert!(cluster.folder.join("follows").exists());
 }
 
 #[test]
