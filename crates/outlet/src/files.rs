@@ -39,6 +39,9 @@ pub struct KeyFiles {
     written: Vec<([u8; NAME_BYTES], KeyState)>,
 }
 
+/// The file for nginx's configuration, in its folder.
+const LIST: &str = "keys.conf";
+
 impl KeyFiles {
     /// The files in a folder for nginx, or one file for other servers. Servers that must open each other's tickets need
     /// the same context. Servers with Rejoin cannot open them. In Envoy's file the secret has the context's name; so has
@@ -85,6 +88,29 @@ impl KeyFiles {
         Ok(changed)
     }
 
+    /// Returns true if a file that was written is not there any more.
+    pub fn are_lost(&self) -> bool {
+        let is_gone = |path: &Path| {
+            let found = fs::symlink_metadata(path);
+            let causes = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+            found.is_err_and(|cause| causes.contains(&cause.kind()))
+        };
+        let is_key_gone =
+            |(name, _): &([u8; NAME_BYTES], _)| is_gone(&self.into.join(key_file(name)));
+        !self.written.is_empty()
+            && match self.format {
+                Format::Nginx => {
+                    is_gone(&self.into.join(LIST)) || self.written.iter().any(is_key_gone)
+                }
+                _ => is_gone(&self.into),
+            }
+    }
+
+    /// Has the next [`Self::write`] look at all files again.
+    pub fn forget(&mut self) {
+        self.written.clear();
+    }
+
     fn write_folder(&self, listing: &Listing) -> Result<bool, Error> {
         let unwritable = |cause| Error::Unwritable { path: self.into.clone(), cause };
         match DirBuilder::new().mode(0o700).create(&self.into) {
@@ -99,7 +125,7 @@ impl KeyFiles {
             changed |= replace(&path, &bytes)?;
             list += &format!("ssl_session_ticket_key \"{}\";\n", path.display());
         }
-        changed |= replace(&self.into.join("keys.conf"), list.as_bytes())?;
+        changed |= replace(&self.into.join(LIST), list.as_bytes())?;
         self.remove_others(listing).map_err(unwritable)?;
         Ok(changed)
     }

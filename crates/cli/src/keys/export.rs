@@ -153,6 +153,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         push,
         then,
         overdue: None,
+        restored: None,
         is_fit: false,
     };
     if *follow {
@@ -227,6 +228,8 @@ struct Exporter {
     then: Option<Then>,
     /// The time to tell the server again, if it has not taken the newest keys.
     overdue: Option<Instant>,
+    /// The last time that files were gone.
+    restored: Option<Instant>,
     /// True once the operator was told what the server cannot hold.
     is_fit: bool,
 }
@@ -282,6 +285,7 @@ impl Exporter {
             tokio::select! {
                 _ = look.tick() => {
                     self.source.check()?;
+                    self.check_shell()?;
                     // Keys begin and end on schedule without Valkey, too.
                     let followed = self.source.look().await;
                     let written = self.write();
@@ -295,6 +299,7 @@ impl Exporter {
                 answer = answer => {
                     let (then, answer) = answer?;
                     (telling, self.then) = (None, then);
+                    self.check_shell()?;
                     self.note_answer(answer, is_news);
                 }
             }
@@ -307,8 +312,9 @@ impl Exporter {
         }
     }
 
-    /// Writes the keys. Returns true if they are new.
+    /// Writes the keys. Returns true if they are new, or were gone.
     fn write(&mut self) -> anyhow::Result<bool> {
+        self.forget_lost();
         let Some(ring) = self.source.ring() else { return Ok(false) };
         let changed = self.files.write(ring, cluster::now_s()?)?;
         self.tell_of_shortfall();
@@ -316,6 +322,31 @@ impl Exporter {
             terminal::print(&format!("{}: new keys", self.output.display()));
         }
         Ok(changed)
+    }
+
+    /// Has files written again that are gone: the server's next reload would fail. Whoever removes them each time does not
+    /// have the server told every second.
+    fn forget_lost(&mut self) {
+        let is_due = self.restored.is_none_or(|last| last.elapsed() >= Self::AGAIN_AFTER);
+        if is_due && self.files.are_lost() {
+            self.files.forget();
+            self.restored = Some(Instant::now());
+            let output = self.output.display();
+            terminal::complain(&format!("{output}: a file was removed; it is written again"));
+        }
+    }
+
+    /// Must be called before the server is told.
+    ///
+    /// # Errors
+    /// The shell of `--then` has ended. Another one would have only the rights that are left.
+    fn check_shell(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.then.as_mut().is_some_and(Then::has_ended),
+            "the shell that runs --then has ended; the export ends, because the server cannot be told of new keys, and goes on with \
+             the keys it has: start it again, as its unit does"
+        );
+        Ok(())
     }
 
     /// Says whether the server has taken the keys. `is_news`: it was told of these for the first time.

@@ -345,6 +345,55 @@ fn the_next_run_tells_a_server_that_was_not_told() {
     wait_until("its word", || times() == 2);
 }
 
+/// A server whose keys are gone fails at its next reload, and the next key may come in twelve hours.
+#[test]
+fn files_that_are_gone_are_written_again() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "nginx", "--output", &keys, "--then", &then, &option, &file];
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    wait_until("the first turn", || turns() == 1);
+    let list = Path::new(&keys).join("keys.conf");
+    let before = fs::read_to_string(&list).expect("written");
+    fs::remove_dir_all(&keys).expect("removed");
+    let removed = Instant::now();
+    wait_until("the second turn", || turns() == 2);
+    // It looks once a second.
+    assert!(removed.elapsed() < Duration::from_secs(4), "{:?}", removed.elapsed());
+    assert_eq!(fs::read_to_string(&list).expect("again"), before);
+    read_nginx(Path::new(&keys));
+    let told = exporter.complaints();
+    assert!(told.lines().count() == 1 && told.contains("written again"), "{told}");
+    // Whoever removes them again and again reloads the server not every second.
+    fs::remove_dir_all(&keys).expect("removed");
+    thread::sleep(Duration::from_millis(2_500));
+    assert!(!Path::new(&keys).exists() && turns() == 2);
+}
+
+/// Nobody can start it again with the rights that the exporter has given up, but its unit.
+#[test]
+fn an_exporter_ends_without_the_shell_that_tells_its_server() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "json", "--output", &keys, "--then", &then, &option, &file];
+    let mut exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    wait_until("the first turn", || fs::read(&turns).is_ok_and(|turns| turns.len() == 1));
+    let id = exporter.process.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its own");
+    let shell: i32 = children.trim().parse().expect("one child");
+    let shell = rustix::process::Pid::from_raw(shell).expect("a process");
+    rustix::process::kill_process(shell, rustix::process::Signal::KILL).expect("killed");
+    let ended = wait_for("the end", || exporter.process.ended());
+    let told = exporter.complaints();
+    assert!(!ended.success() && told.lines().count() == 1, "{told}");
+    assert!(told.contains("shell") && told.contains("start it again"), "{told}");
+}
+
 /// Root exports keys into a folder of the user whose server reads them.
 #[test]
 fn no_link_of_the_folders_owner_is_followed() {

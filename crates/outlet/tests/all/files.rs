@@ -148,6 +148,34 @@ fn the_same_keys_are_the_same_file_at_another_time() {
     }
 }
 
+/// A file that somebody changed is theirs; one that is gone is the server's end at its next reload.
+#[test]
+fn files_that_are_gone_are_written_again() {
+    let (folder, ring) = (Folder::new(), ring(2));
+    for format in [Format::Nginx, Format::Json] {
+        let into = folder.join(format!("{format:?}"));
+        let context = Context::new("shop").expect("a context");
+        let mut files = KeyFiles::new(format, &into, context).expect("a path");
+        assert!(!files.are_lost(), "none was written");
+        assert!(files.write(&ring, NOW_S).expect("written") && !files.are_lost());
+        let one = match format {
+            Format::Nginx => {
+                let list = read(&into.join("keys.conf"));
+                Path::new(list.split('"').nth(1).expect("a path")).to_owned()
+            }
+            _ => into.clone(),
+        };
+        let bytes = std::fs::read(&one).expect("a file");
+        std::fs::write(&one, "other").expect("ours");
+        assert!(!files.are_lost() && !files.write(&ring, NOW_S).expect("the same"));
+        std::fs::remove_file(&one).expect("there");
+        assert!(files.are_lost() && !files.write(&ring, NOW_S).expect("the same"));
+        files.forget();
+        assert!(files.write(&ring, NOW_S).expect("again") && !files.are_lost());
+        assert_eq!(std::fs::read(&one).expect("again"), bytes);
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_written_stays_whole() {
     let folder = Folder::new();

@@ -1,5 +1,6 @@
 //! The command that tells a server of new keys.
 
+use std::io;
 use std::process::Stdio;
 
 use anyhow::Context;
@@ -12,7 +13,9 @@ pub(super) struct Then {
     command: String,
     asks: ChildStdin,
     ends: Lines<BufReader<ChildStdout>>,
-    _shell: Child,
+    shell: Child,
+    /// True once a pipe from the shell or to it was found closed.
+    is_cut: bool,
 }
 
 impl Then {
@@ -28,18 +31,30 @@ impl Then {
         let pipes = shell.stdin.take().zip(shell.stdout.take());
         let (asks, ends) = pipes.context("sh has no pipes")?;
         let ends = BufReader::new(ends).lines();
-        Ok(Self { command: command.to_owned(), asks, ends, _shell: shell })
+        Ok(Self { command: command.to_owned(), asks, ends, shell, is_cut: false })
     }
 
     /// Runs the command, and waits until it ends.
     pub(super) async fn run(&mut self) -> anyhow::Result<()> {
-        let Self { command, asks, ends, .. } = self;
-        asks.write_all(b"\n").await.with_context(|| format!("{command}: its shell has ended"))?;
-        match ends.next_line().await?.as_deref() {
-            Some("0") => Ok(()),
-            Some("124") => anyhow::bail!("{command}: still running after a minute"),
-            Some(status) => anyhow::bail!("{command}: exit status: {status}"),
-            None => anyhow::bail!("{command}: its shell has ended"),
+        let Ok(Some(status)) = self.ask().await else {
+            self.is_cut = true;
+            anyhow::bail!("{}: its shell has ended", self.command);
+        };
+        let command = &self.command;
+        match &*status {
+            "0" => Ok(()),
+            "124" => anyhow::bail!("{command}: still running after a minute"),
+            status => anyhow::bail!("{command}: exit status: {status}"),
         }
+    }
+
+    async fn ask(&mut self) -> io::Result<Option<String>> {
+        self.asks.write_all(b"\n").await?;
+        self.ends.next_line().await
+    }
+
+    /// Returns true if the shell runs no command any more.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.is_cut || self.shell.try_wait().is_ok_and(|ended| ended.is_some())
     }
 }
