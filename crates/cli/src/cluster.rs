@@ -141,7 +141,7 @@ pub(crate) fn is_renewed(key_file: &mut KeyFile) -> bool {
             rekey::keys(key_file.secret())
         )),
         Ok(false) => {}
-        Err(error) => terminal::complain(&format!("{error}; {}", rekey::STAYS)),
+        Err(error) => terminal::complain(&format!("{error}; {}", rekey::stays(error))),
     }
     renewed.is_ok_and(|is_other| is_other)
 }
@@ -213,7 +213,7 @@ fn carry(
             rekey::keys(secret)
         )),
         News::NotRekeyed(error) => {
-            terminal::complain(&format!("cluster {name}: {error}; {}", rekey::STAYS))
+            terminal::complain(&format!("cluster {name}: {error}; {}", rekey::stays(error)))
         }
     };
     runtime()?.block_on(async {

@@ -1,6 +1,8 @@
 //! `rejoin cluster rekey`, and what `rejoin cluster status` shows of the cluster's key.
 
-use rejoin_cluster::{ClusterSecret, KeyName, RekeyStep, Settings, Turn};
+use std::io::ErrorKind;
+
+use rejoin_cluster::{ClusterSecret, Error, KeyName, RekeyStep, Settings, Turn};
 use serde_json::{Value, json};
 
 use crate::arguments::Choice;
@@ -13,8 +15,18 @@ pub(super) const STEPS: &[Choice<RekeyStep>] = &[
     (RekeyStep::Drop, "drop", "no longer accept the last key"),
 ];
 
-/// The consequence and remedy of a changed key file that cannot be used.
-pub(super) const STAYS: &str = "the last keys stay in use: let the user of this process read the file, or restart this process";
+/// Returns the consequence and remedy of a changed key file that cannot be used. A process that is started anew as root reads
+/// what this one may not, and no other file that is refused here: the last keys would be lost with this one.
+pub(super) fn stays(error: &Error) -> &'static str {
+    match error {
+        Error::Unreadable { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
+            "the last keys stay in use: let the user of this process read the file, or restart this process"
+        }
+        _ => {
+            "the last keys stay in use, which only this process has: do not restart it before the file is right"
+        }
+    }
+}
 
 /// Takes a step in the key file of these settings, and says what comes next.
 pub(super) fn take(settings: &Settings, step: RekeyStep, json: bool) -> anyhow::Result<()> {

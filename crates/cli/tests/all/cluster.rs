@@ -384,6 +384,27 @@ fn a_revocation_says_how_many_replicas_have_it() {
     replica.process().signal(Signal::CONT);
 }
 
+/// A restarted agent would have neither the last keys nor the file's.
+#[test]
+fn an_agent_whose_key_file_is_broken_is_not_to_be_restarted() {
+    let cluster = Cluster::start();
+    let (mut agent, says) = logged(&cluster, &[]);
+    let (key, whole) = (cluster.folder.join("key"), cluster.key());
+    for (broken, reason) in [(Some("0123"), "64 hexadecimal digits"), (None, "cannot read")] {
+        match broken {
+            Some(text) => drop(cluster.folder.write("key", text)),
+            None => std::fs::remove_file(&key).expect("there"),
+        }
+        wait_until("it says so", || says(reason) == 1);
+    }
+    assert_eq!((says("restart this process"), says("only this process has")), (0, 2));
+    cluster.folder.write("key", whole + "\n");
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).expect("ours");
+    let status = || told(&cluster, &["status"]);
+    wait_until("all is well", || status().1 == Some(0));
+    assert_eq!(agent.terminate().code(), Some(0));
+}
+
 #[test]
 fn a_key_file_is_never_written_over() {
     let folder = Folder::new();
