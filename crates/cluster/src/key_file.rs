@@ -1,6 +1,6 @@
 //! The file of the cluster's secret, which only root and the agent's user can read.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -8,12 +8,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rejoin_store::NewFile;
-use rustix::fs::{FileType, Mode, OFlags, Stat, fchown, fstat, openat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fchown, fstat, linkat, openat,
+    renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 use zeroize::Zeroizing;
 
 use crate::error::KeyFileFault;
+use crate::wrapping_key::fill_at_random;
 use crate::{ClusterSecret, Error, RekeyStep};
 
 /// A key file, and the secret that it had when it was read last.
@@ -94,18 +98,25 @@ impl KeyFile {
 
 impl ClusterSecret {
     /// Writes the secret of a new cluster to a new file that only its owner can read: 64 hexadecimal digits and a line
-    /// feed. Copy it to every machine of the cluster.
+    /// feed. Copy it to every machine of the cluster. The file appears complete or not at all.
     ///
     /// # Errors
     /// The file exists or cannot be written, other users may write to its folder, or there are no random numbers.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let secret = Self::random()?;
         let refused = |cause| Error::Unwritable { path: path.into(), cause };
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let made = openat(folder(path)?, file_name(path)?, flags, mode);
-        let mut file = File::from(made.map_err(|cause| refused(cause.into()))?);
-        file.write_all(&secret.to_text()).and_then(|()| file.sync_all()).map_err(refused)?;
+        let (folder, name) = (folder(path)?, file_name(path)?);
+        let mut number = [0; 8];
+        fill_at_random(&mut number)?;
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{:016x}.part", u64::from_ne_bytes(number)));
+        let made = make(&folder, &temporary, &secret.to_text());
+        let named = made.and_then(|()| name_new(&folder, &temporary, name));
+        if named.is_err() {
+            let _ = unlinkat(&folder, &temporary, AtFlags::empty());
+        }
+        named.map_err(refused)?;
         Ok(secret)
     }
 
@@ -130,6 +141,26 @@ impl ClusterSecret {
         let new = NewFile::within(folder(path)?, file_name(path)?, 0o600).map_err(refused)?;
         replace(new, &before, &secret.to_text()).map_err(refused)?;
         Ok(secret)
+    }
+}
+
+/// Makes a file that only its owner can read.
+fn make(folder: &OwnedFd, name: &OsStr, text: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+/// Gives a complete file its name, unless another file has it.
+fn name_new(folder: &OwnedFd, temporary: &OsStr, name: &OsStr) -> io::Result<()> {
+    match renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
+        // A file system that does not know how, as NFS.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            linkat(folder, temporary, folder, name, AtFlags::empty())?;
+            Ok(unlinkat(folder, temporary, AtFlags::empty())?)
+        }
+        named => Ok(named?),
     }
 }
 

@@ -405,6 +405,25 @@ fn an_agent_whose_key_file_is_broken_is_not_to_be_restarted() {
     assert_eq!(agent.terminate().code(), Some(0));
 }
 
+/// A disk that is full leaves nothing that the next try would take for a key. A file of no bytes is all that fits here.
+#[test]
+fn a_key_file_is_whole_or_not_there() {
+    let folder = Folder::new();
+    let file = folder.file("key");
+    for trap in ["trap '' XFSZ; ", ""] {
+        let mut command = Command::new("sh");
+        let script = format!("{trap}ulimit -f 0; exec \"$0\" cluster key \"$1\"");
+        let made = command.args(["-c", &script, REJOIN, &file]).output().expect("sh");
+        let told = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(!made.status.success() && !folder.join("key").exists(), "{told}");
+        // It was killed the second time.
+        assert!(trap.is_empty() || folder.file_names().is_empty(), "{:?}", folder.file_names());
+    }
+    let made = Command::new(REJOIN).args(["cluster", "key", &file]).output().expect("it runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert_eq!(std::fs::read(&file).expect("there").len(), 65);
+}
+
 #[test]
 fn a_key_file_is_never_written_over() {
     let folder = Folder::new();
