@@ -74,6 +74,7 @@ impl Machines {
         let mut put = self.report.prepare_invoke();
         put.key(&self.machines).key(&self.reported);
         put.arg(&id[..]).arg(sealed).arg(Self::STAYS.as_millis() as u64).arg(Self::MOST);
+        put.arg(Report::LONGEST + 1);
         let before: Option<Vec<u8>> = put.invoke_async(link).await?;
         let before = before.ok_or(Error::TooManyMachines { most: Self::MOST })?;
         Ok(self.open(&id, &before))

@@ -80,6 +80,8 @@ pub(crate) struct Lease<'t> {
 pub(crate) struct Token([u8; 16]);
 
 const PURPOSE: &[u8] = b"rejoin cluster ring";
+/// The length that no wrapped page has.
+const TOO_LONG: usize = 2 * PAGE_BYTES;
 /// The duration of a lease: much longer than it takes to create a key, and short enough if its holder dies.
 const LEASE_MS: u32 = 5_000;
 /// The time without new keys after a ring was put back: all servers read the ring more often.
@@ -122,7 +124,7 @@ impl RingPlace {
             .map_or((&[][..], 0, 0), |lease| (&lease.token.0[..], lease.now_s, lease.most_apart_s));
         let mut read = self.read.prepare_invoke();
         read.key(&self.ring).key(&self.lease).arg(version).arg(nonce).arg(token).arg(LEASE_MS);
-        read.arg(now_s).arg(apart_s);
+        read.arg(now_s).arg(apart_s).arg(TOO_LONG);
         let found: (Vec<u8>, Option<Vec<u8>>, bool, u64) = read.invoke_async(link).await?;
         let (version, page, leased, now_s) = found;
         let found = match page {

@@ -361,6 +361,7 @@ impl Sessions {
             let mut take = self.scripts.take.prepare_invoke();
             take.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
             take.arg(&member).arg(ENTRY_OVERHEAD_BYTES).arg(Masters::MARKS_STAY.as_micros() as u64);
+            take.arg(value::TOO_LONG);
             for name in keys.known() {
                 take.arg(name);
             }

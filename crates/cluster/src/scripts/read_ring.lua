@@ -6,13 +6,16 @@
 -- ARGV: the version that the server knows, or 0; the first 12 bytes of its page;
 --       a random token, or nothing if no lease is requested; the lease's duration in ms;
 --       the server's time in s; the most that it may differ from this one
+--       the most bytes of a page that are returned: none is as long as that
 -- Returns the version, or 0 if there is no ring; the page, if it is a different one; 1 if the lease was granted; the time
 -- in s.
 local there = redis.call('HMGET', KEYS[1], 'version', 'page')
 local version, page = there[1] or '0', there[2] or ''
 local now = redis.call('TIME')[1]
 if version ~= ARGV[1] or string.sub(page, 1, 12) ~= ARGV[2] then
-  return {version, page, 0, now}
+  -- No version has more than 20 digits.
+  if #version > 20 then version = '' end
+  return {version, string.sub(page, 1, tonumber(ARGV[7])), 0, now}
 end
 if ARGV[3] ~= '' and math.abs(now - ARGV[5]) <= tonumber(ARGV[6])
   and redis.call('SET', KEYS[2], ARGV[3], 'NX', 'PX', ARGV[4]) then

@@ -3,7 +3,8 @@
 -- few at a time.
 --
 -- KEYS: machines (a hash: id -> report), reported (a sorted set: id -> time of the report in ms)
--- ARGV: the machine's id; its report; the time in ms after which a silent machine is forgotten; the most machines
+-- ARGV: the machine's id; its report; the time in ms after which a silent machine is forgotten; the most machines;
+--       the most bytes that are returned: no report is as long as that
 -- Returns the report that was there, or an empty text; nil if there are too many machines.
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -20,4 +21,4 @@ if not is_known and machines >= tonumber(ARGV[4]) then return false end
 local before = redis.call('HGET', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], string.format('%.0f', now_ms), ARGV[1])
-return before or ''
+return string.sub(before or '', 1, tonumber(ARGV[5]))

@@ -23,6 +23,9 @@ const MOVED: u8 = 2;
 const OF_ANOTHER_SITE: &[u8] = b" is the id of a session of another site";
 /// No id is another one with this after it.
 const _: () = assert!(OF_ANOTHER_SITE.len() > SessionId::LONGEST);
+/// The length that no value has. What is as long as that was altered.
+pub(super) const TOO_LONG: usize = PLAIN_BYTES + LONGEST_TICKET_BYTES + 1;
+
 const SEEN_BYTES: usize = 8;
 const PLAIN_BYTES: usize = 1 + Past::BYTES;
 const HEAD_BYTES: usize = 4 + 8;

@@ -5,6 +5,7 @@ mod agent;
 mod key_file;
 mod keys;
 mod login;
+mod long_values;
 mod machines;
 mod primary;
 mod refusals;
