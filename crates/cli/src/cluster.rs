@@ -184,14 +184,7 @@ fn carry(
             "cluster {name}: {site}, the home of its ticket keys: {error}; servers go on with the keys that they have, \
              and none is made"
         )),
-        News::Denied(error) if error.is_refusal() => terminal::complain(&format!(
-            "cluster {name}: {error}; clients that change machines make full handshakes"
-        )),
-        News::Denied(error) => terminal::complain(&format!(
-            "cluster {name}: {error}, that is: ACL SETUSER {} {}",
-            settings.user.as_deref().unwrap_or("USER"),
-            settings.acl_rules()
-        )),
+        News::Denied(error) => complain_of_denial(settings, error),
         News::ClocksApart(Some(ahead_s)) => terminal::complain(&format!(
             "cluster {name}: {}; no key is made here, and no session is removed for its age",
             Error::ClocksApart { ahead_s }
@@ -265,6 +258,18 @@ pub(crate) async fn link_to_look(sites: &Sites) -> anyhow::Result<Link> {
         }
         linked => linked,
     }
+}
+
+/// Says what Valkey does not do, and the remedy where it is the user's rules.
+fn complain_of_denial(settings: &Settings, error: &Error) {
+    let consequence = match error.is_refusal() {
+        true => "; clients that change machines make full handshakes".to_owned(),
+        false => {
+            let user = settings.user.as_deref().unwrap_or("USER");
+            format!(", that is: ACL SETUSER {user} {}", settings.acl_rules())
+        }
+    };
+    terminal::complain(&format!("cluster {}: {error}{consequence}", settings.name));
 }
 
 pub(crate) fn complain_of_record(error: &Error) {
