@@ -204,6 +204,10 @@ impl Agent {
         let reporter = Reporter::new(&self.settings, secret, &self.store, &self.health)?;
         let carry = side_by_side(letters, Self::MOST_AT_ONCE, |letter| {
             let carrier = Arc::clone(&carrier);
+            // Before a letter is carried that a copy may have caused.
+            if self.health.take_standstill() {
+                carrier.sessions.doubt();
+            }
             carrier.note(&letter);
             async move { carrier.carry(letter).await }
         });
@@ -286,6 +290,9 @@ impl Agent {
                 sessions.doubt();
             }
             false => self.health.note_answer(unix_ms() / 1_000, own.after),
+        }
+        if self.health.take_standstill() {
+            sessions.doubt();
         }
         if let Some(home) = home {
             self.health.note_home(!home.is_away());
@@ -399,6 +406,10 @@ impl Postman {
         const SLEEP: Duration = Duration::from_millis(100);
         let mut letters = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
+            // Servers have turned first flights away meanwhile.
+            if !mailbox(&self.store).has_agent() {
+                self.health.note_standstill();
+            }
             mailbox(&self.store).receive(&mut letters, SLEEP, self.health.is_linked());
             for letter in letters.drain(..) {
                 // A short queue keeps the wait of a handshake short. Letters that do not fit are dropped.

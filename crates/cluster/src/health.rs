@@ -12,6 +12,8 @@ use crate::sessions::Misses;
 #[derive(Debug, Default)]
 pub struct Health {
     is_linked: AtomicBool,
+    /// True if the agent stood still for so long that servers took it for gone, until that is taken note of.
+    stood_still: AtomicBool,
     last_answer_s: AtomicU64,
     answered: AtomicU64,
     answered_us: AtomicU64,
@@ -188,6 +190,15 @@ impl Health {
     pub(crate) fn note_silence(&self) {
         self.is_linked.store(false, Relaxed);
         self.unanswered.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_standstill(&self) {
+        self.stood_still.store(true, Relaxed);
+    }
+
+    /// Returns true once after a standstill.
+    pub(crate) fn take_standstill(&self) -> bool {
+        self.stood_still.swap(false, Relaxed)
     }
 
     pub(crate) fn note_sent(&self, sent: Sent) {

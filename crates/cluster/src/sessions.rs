@@ -231,7 +231,7 @@ impl Sessions {
     }
 
     /// Counts all masters as new, so that no session is certain for eighteen seconds. An agent that did not reach Valkey
-    /// for a while has turned first flights away, and copies of them may come.
+    /// for a while, or stood still, has turned first flights away, and copies of them may come.
     pub(crate) fn doubt(&self) {
         self.masters.forget();
     }

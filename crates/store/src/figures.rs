@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use rejoin_tickets::TicketEvent;
 
 use crate::mapping::Shared;
+use crate::turned_away::TurnedAway;
 
 /// Figures about a whole cache.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Figures {
     pub(crate) doubted_until_ms: AtomicU64,
     /// The starts of servers that use the cache, each at the place that its number gives.
     pub(crate) starts: [AtomicU64; 64],
+    /// The sessions that the cluster was asked for in vain. Older versions leave them alone, as zeros.
+    pub(crate) turned_away: TurnedAway,
 }
 
 // SAFETY: every field is an atomic.

@@ -53,6 +53,7 @@ mod ring_file;
 mod store;
 mod tiered;
 mod trouble;
+mod turned_away;
 
 pub use certainty::EARLY_WINDOW;
 pub use clock::now_ms;

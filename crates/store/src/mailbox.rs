@@ -58,6 +58,8 @@ pub struct MailboxFacts {
 pub enum Asked {
     /// It is not in the cache.
     Missing,
+    /// It is not in the cache, and the cluster did not say that it has none: it was not asked, or did not answer in time.
+    Unanswered,
     /// It is in the cache now.
     Fetched,
     /// It is in the cache now, was taken from the cluster, and certainly never before.
@@ -67,7 +69,7 @@ pub enum Asked {
 impl Asked {
     /// Returns true if the session is in the cache now.
     pub fn is_there(self) -> bool {
-        self != Self::Missing
+        matches!(self, Self::Fetched | Self::Certain)
     }
 }
 
@@ -110,14 +112,14 @@ impl Mailbox {
         let (desk, now_ms) = (self.desk(), now_ms());
         if !desk.is_open(now_ms) {
             count(&desk.skipped);
-            return Asked::Missing;
+            return Asked::Unanswered;
         }
         if desk.is_absent(id, now_ms) {
             return Asked::Missing;
         }
         let Some(asker) = desk.sit_down(now_ms) else {
             count(&desk.skipped);
-            return Asked::Missing;
+            return Asked::Unanswered;
         };
         let says = if take { Says::Taken(asker) } else { Says::Wanted(asker) };
         let posted = self.post(desk, &Letter { id: *id, context, says });
@@ -133,7 +135,8 @@ impl Mailbox {
         match (answer, is_certain) {
             (FETCHED, true) => Asked::Certain,
             (FETCHED, false) => Asked::Fetched,
-            _ => Asked::Missing,
+            (NOT_THERE, _) => Asked::Missing,
+            _ => Asked::Unanswered,
         }
     }
 

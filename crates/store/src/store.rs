@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
+use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, SessionId, Settings};
 use zeroize::Zeroizing;
 
 use crate::certainty::{Certainty, Seen};
@@ -23,6 +23,7 @@ use crate::mailbox::Mailbox;
 use crate::mapping::Mapping;
 use crate::random::fill_at_random;
 use crate::region::{SharedLedger, SharedRegion};
+use crate::turned_away::TurnedAway;
 use crate::{CacheName, Error, Objection, Trouble};
 use replace::Origin;
 
@@ -232,6 +233,21 @@ impl Store {
     pub(crate) fn took_certainly(&self, now_ms: u64) -> bool {
         let Figures { taken_early, doubted_until_ms, .. } = self.figures();
         self.certainty.count(now_ms, Seen { taken: taken_early, doubted_until_ms })
+    }
+
+    /// Notes that the cluster did not answer for a session that was to be taken. If there is no room, no session is
+    /// certain for a while.
+    pub(crate) fn turn_away(&self, id: &SessionId) {
+        let (now_ms, Figures { turned_away, doubted_until_ms, .. }) = (now_ms(), self.figures());
+        if !turned_away.note(id, now_ms) {
+            doubted_until_ms.fetch_max(TurnedAway::until_ms(now_ms), Ordering::AcqRel);
+        }
+    }
+
+    /// Returns true if the cluster did not answer for this session so lately that a copy of its client's first flight may
+    /// come.
+    pub(crate) fn has_turned_away(&self, id: &SessionId) -> bool {
+        self.figures().turned_away.has(id, now_ms())
     }
 
     /// Returns the mailbox of the cluster's agent, if the cache is a cluster's.

@@ -72,7 +72,8 @@ impl SessionStore for Tiered {
     }
 
     /// Takes only what the cluster returns, if there is one: another machine may already have taken the session. Then the
-    /// cluster's agent says whether that is certain.
+    /// cluster's agent says whether that is certain. It is not for eighteen seconds after the cluster did not answer for
+    /// this session: its client was turned away then, and a copy of its first flight may come.
     fn take(
         &self,
         now_ms: u64,
@@ -81,13 +82,16 @@ impl SessionStore for Tiered {
         value: &mut SecretBytes,
     ) -> Arrival {
         let asked = self.mailbox().map(|mailbox| mailbox.ask(id, context, true));
+        if asked == Some(Asked::Unanswered) {
+            self.store.turn_away(id);
+        }
         if asked.is_some_and(|asked| !asked.is_there()) {
             self.store.cache().remove(id);
         }
         let arrival = self.store.cache().take(now_ms, id, context, value);
         let is_certain = arrival.found
             && self.store.took_certainly(now_ms)
-            && asked.is_none_or(|asked| asked == Asked::Certain);
+            && asked.is_none_or(|asked| asked == Asked::Certain && !self.store.has_turned_away(id));
         Arrival { is_certain, ..arrival }
     }
 

@@ -184,6 +184,25 @@ fn no_session_is_certain_for_a_while_after_valkey_was_silent() {
     assert!(answers_from.elapsed() > Duration::from_secs(18));
 }
 
+/// Its servers find no agent then, and turn first flights away. Copies of them may come once it goes on.
+#[test]
+#[ignore = "waits for 40 s"]
+fn no_session_is_certain_for_a_while_after_the_agent_stood_still() {
+    let valkey = Valkey::start(&[]);
+    let machine = Machine::start(&valkey, 1);
+    let mut numbers = 0..u8::MAX;
+    let mut is_certain = || {
+        thread::sleep(Duration::from_millis(500));
+        machine.takes_certainly(numbers.next().expect("not so many"))
+    };
+    while !is_certain() {}
+    let stood_still = Instant::now();
+    // The time of its last sign of life is forgotten.
+    machine.store.mailbox().expect("a cluster's").leave();
+    while !is_certain() {}
+    assert!(stood_still.elapsed() > Duration::from_secs(18));
+}
+
 /// An agent that reaches a minority of the sentinels does not know whether another primary was promoted.
 #[test]
 #[ignore = "waits for 30 s"]

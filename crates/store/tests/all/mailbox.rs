@@ -62,7 +62,7 @@ fn with_agent<T>(folder: &Folder, after: Duration, run: impl FnOnce() -> T) -> T
                     let number =
                         (0..100).step_by(2).find(|number| crate::session::id(*number) == id);
                     let there = number.is_some_and(|number| insert(&agent, number));
-                    let asked = if there { Asked::Fetched } else { Asked::Missing };
+                    let asked = if there { Asked::Certain } else { Asked::Missing };
                     mailbox(&agent).answer(asker, asked);
                 }
             }
@@ -204,6 +204,53 @@ fn without_an_agent_or_without_valkey_nobody_asks() {
     mailbox(&agent).receive(&mut Vec::new(), Duration::ZERO, false);
     assert!(!found(&tiered, 2) && !mailbox(&store).facts().is_linked);
     assert_eq!((mailbox(&store).facts().asked, mailbox(&store).facts().skipped), (0, 2));
+}
+
+/// Takes a session, on a thread with all its patience. Returns whether it is there, and whether that is certain.
+fn taken(tiered: &Tiered, number: u64) -> (bool, bool) {
+    let take = || tiered.take(now_ms(), &id(number), CONTEXT, &mut SecretBytes::default());
+    let arrival = thread::scope(|scope| scope.spawn(take).join()).expect("no panic");
+    (arrival.found, arrival.is_certain)
+}
+
+/// The cluster still has a session whose client was turned away, and would hand it out to whoever copied the first flight.
+#[test]
+fn a_session_that_was_turned_away_is_not_certain_afterwards() {
+    let folder = crate::folder();
+    // Whoever makes the cache is certain of it at once.
+    let store = Arc::new(agents(&folder));
+    mailbox(&store).set_deadline(Mailbox::MOST_WAIT, false);
+    let tiered = Tiered::new(Arc::clone(&store));
+    assert_eq!(taken(&tiered, 2), (false, false), "no agent");
+    with_agent(&folder, Duration::ZERO, || {
+        assert_eq!([2, 4].map(|number| taken(&tiered, number)), [(true, false), (true, true)]);
+    });
+    with_agent(&folder, 2 * Mailbox::MOST_WAIT, || {
+        assert_eq!(taken(&tiered, 6), (false, false), "too late");
+    });
+    with_agent(&folder, Duration::ZERO, || {
+        // Another process knows it, too.
+        let other = Tiered::new(servers(&folder));
+        assert!([&tiered, &other].iter().all(|tiered| taken(tiered, 6) == (true, false)));
+        assert_eq!(taken(&tiered, 8), (true, true));
+    });
+}
+
+#[test]
+fn no_session_is_certain_after_too_many_were_turned_away() {
+    let folder = crate::folder();
+    let store = Arc::new(agents(&folder));
+    mailbox(&store).set_deadline(Mailbox::MOST_WAIT, false);
+    let tiered = Tiered::new(Arc::clone(&store));
+    let turn_away = |numbers: std::ops::Range<u64>| {
+        assert!({ numbers }.all(|number| taken(&tiered, number) == (false, false)));
+    };
+    let is_certain = |number| with_agent(&folder, Duration::ZERO, || taken(&tiered, number).1);
+    turn_away(1_000..1_100);
+    assert!(is_certain(2));
+    mailbox(&store).leave();
+    turn_away(1_100..1_200);
+    assert!(!is_certain(4));
 }
 
 #[test]
