@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::Settings as CacheSettings;
-use rejoin_store::{Letter, Mailbox, Store};
+use rejoin_store::{Letter, Mailbox, Says, Store};
 use rejoin_tickets::{KeyRing, Schedule};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::health::Health;
+use crate::health::{Health, Sent};
 use crate::sessions::Sessions;
 use crate::{
     ClusterKeys, ClusterSecret, Error, Followed, KeyFile, RingRecord, Settings, SiteKeys,
@@ -412,9 +413,19 @@ impl Postman {
             }
             mailbox(&self.store).receive(&mut letters, SLEEP, self.health.is_linked());
             for letter in letters.drain(..) {
-                // A short queue keeps the wait of a handshake short. Letters that do not fit are dropped.
-                let _ = to.try_send(letter);
+                // A short queue keeps the wait of a handshake short.
+                if let Err(letter) = to.try_send(letter).map_err(TrySendError::into_inner) {
+                    self.count_dropped(&letter);
+                }
             }
+        }
+    }
+
+    /// Counts a letter that is not carried.
+    fn count_dropped(&self, letter: &Letter) {
+        mailbox(&self.store).note_dropped();
+        if letter.says == Says::Stored {
+            self.health.note_sent(Sent::Failed);
         }
     }
 }
@@ -422,4 +433,50 @@ impl Postman {
 /// Returns the Unix time in milliseconds.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use rejoin_cache::{Capacity, ContextTag, SessionId};
+    use rejoin_testkit::folder::Folder;
+    use rejoin_testkit::process::wait_until;
+
+    use super::*;
+
+    /// A postman of a new cache.
+    fn postman(folder: &Folder) -> Postman {
+        let settings = CacheSettings::new(Capacity::Sessions(10));
+        let name = "test".parse().expect("a name");
+        let store = Store::open_for_cluster(folder, &name, Some(&settings), &[7; 16]);
+        let store = Arc::new(store.expect("made"));
+        Postman { store, health: Arc::default(), is_over: Arc::default() }
+    }
+
+    #[test]
+    fn letters_that_the_agent_has_no_room_for_are_counted() {
+        const ROOM: usize = 10;
+        const POSTED: u64 = 100;
+        let folder = Folder::new();
+        let postman = postman(&folder);
+        let (to, mut received) = mpsc::channel(ROOM);
+        let (store, health) = (Arc::clone(&postman.store), Arc::clone(&postman.health));
+        let is_over = Arc::clone(&postman.is_over);
+        let postman = std::thread::spawn(move || postman.run(&to));
+        wait_until("a sign of life", || mailbox(&store).has_agent());
+        for number in 0..POSTED {
+            let id = SessionId::new(&number.to_le_bytes()).expect("eight bytes");
+            let says = if number % 2 == 0 { Says::Stored } else { Says::Seen };
+            mailbox(&store).tell(&id, ContextTag(1), says);
+        }
+        wait_until("all letters", || {
+            mailbox(&store).facts().dropped + received.len() as u64 == POSTED
+        });
+        is_over.store(true, Ordering::Relaxed);
+        postman.join().expect("no panic");
+        let stored = std::iter::from_fn(|| received.try_recv().ok())
+            .filter(|letter| letter.says == Says::Stored)
+            .count() as u64;
+        assert_eq!(mailbox(&store).facts().dropped, POSTED - ROOM as u64);
+        assert_eq!(health.read().unsent, POSTED / 2 - stored);
+    }
 }

@@ -166,6 +166,11 @@ impl Mailbox {
         self.desk().answer(asker, asked.is_there(), asked == Asked::Certain);
     }
 
+    /// Counts a letter that was received, and for which the agent has no room.
+    pub fn note_dropped(&self) {
+        count(&self.desk().dropped);
+    }
+
     /// Notes that the cluster has a session now that was missing before: whoever wants it asks for it.
     pub fn note_arrived(&self, id: &SessionId) {
         self.desk().forget_absent(id);
