@@ -146,7 +146,7 @@ impl Agent {
     /// Runs until `shutdown` completes.
     ///
     /// # Errors
-    /// A setting is out of range, or the cache was removed. An unreachable Valkey is not an error.
+    /// A setting is out of range, or the cache was removed, or its file cut short. An unreachable Valkey is not an error.
     pub async fn run(
         mut self,
         shutdown: impl Future<Output = ()>,
@@ -169,9 +169,9 @@ impl Agent {
         };
         is_over.store(true, Ordering::Relaxed);
         // The thread ends within a quarter of a second.
-        let _ = postman.join();
+        let ended = postman.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         mailbox(&self.store).leave();
-        done
+        done.and(ended)
     }
 
     fn keys(&self, secret: &ClusterSecret) -> Result<ClusterKeys, Error> {
@@ -403,7 +403,8 @@ struct Postman {
 }
 
 impl Postman {
-    fn run(&self, to: &mpsc::Sender<Letter>) {
+    /// Runs until it is over, or the cache is gone: then the other tasks end, too, because the sender is dropped.
+    fn run(&self, to: &mpsc::Sender<Letter>) -> Result<(), Error> {
         const SLEEP: Duration = Duration::from_millis(100);
         let mut letters = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
@@ -412,6 +413,9 @@ impl Postman {
                 self.health.note_standstill();
             }
             mailbox(&self.store).receive(&mut letters, SLEEP, self.health.is_linked());
+            if self.store.is_cut_short() {
+                return Err(Error::CacheCutShort { name: self.store.name().clone() });
+            }
             for letter in letters.drain(..) {
                 // A short queue keeps the wait of a handshake short.
                 if let Err(letter) = to.try_send(letter).map_err(TrySendError::into_inner) {
@@ -419,6 +423,7 @@ impl Postman {
                 }
             }
         }
+        Ok(())
     }
 
     /// Counts a letter that is not carried.
@@ -472,7 +477,7 @@ mod tests {
             mailbox(&store).facts().dropped + received.len() as u64 == POSTED
         });
         is_over.store(true, Ordering::Relaxed);
-        postman.join().expect("no panic");
+        postman.join().expect("no panic").expect("the cache is there");
         let stored = std::iter::from_fn(|| received.try_recv().ok())
             .filter(|letter| letter.says == Says::Stored)
             .count() as u64;

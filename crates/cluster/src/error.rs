@@ -53,6 +53,15 @@ pub enum Error {
         name: rejoin_store::CacheName,
     },
 
+    /// The file of the machine's cache was cut short.
+    #[error(
+        "the file of cache {name} was cut short: remove it with `rejoin store remove`, then restart the agent and the servers"
+    )]
+    CacheCutShort {
+        /// The cache's name.
+        name: rejoin_store::CacheName,
+    },
+
     /// Invalid settings.
     #[error("{}: {what}", path.display())]
     BadSettings {

@@ -143,7 +143,8 @@ impl Desk {
 
     /// Waits for the answer, and returns the state of the turn: [`ASKED`] if none came in time. A late one may close the desk. A `take` is waited for until
     /// the deadline, because its session is in no other place meanwhile; anything else for as long as answers usually take.
-    pub(crate) fn wait(&self, asker: Asker, take: bool, now_ms: u64) -> u32 {
+    /// Calls `notice` after each sleep: the memory may be gone ([`Mapping::notice`](crate::mapping::Mapping::notice)).
+    pub(crate) fn wait(&self, asker: Asker, take: bool, now_ms: u64, notice: impl Fn()) -> u32 {
         let word = &self.seats[asker.seat as usize].word;
         let began = Instant::now();
         let deadline = self.deadline();
@@ -164,6 +165,7 @@ impl Desk {
             }
             let left = left.try_into().ok();
             let _ = futex::wait(word, futex::Flags::empty(), asker.word, left.as_ref());
+            notice();
         }
     }
 

@@ -131,12 +131,14 @@ impl Lock {
         (1..Self::THREADS).contains(&(word & !Self::WAITERS))
     }
 
-    /// Waits for the lock, up to [`Self::WAIT_MS`], and takes it. Adds the time asleep to `waited_us`.
+    /// Waits for the lock, up to [`Self::WAIT_MS`], and takes it. Adds the time asleep to `waited_us`. Calls `notice` after
+    /// each sleep: the memory may be gone ([`Mapping::notice`](crate::mapping::Mapping::notice)).
     #[cold]
     pub(crate) fn wait(
         &self,
         patience: &Patience,
         waited_us: &AtomicU64,
+        notice: impl Fn(),
     ) -> Result<Held<'_>, NotHeld> {
         for attempt in 0..Self::SPINS {
             // Every attempt takes the holder's cache line from it.
@@ -151,6 +153,7 @@ impl Lock {
         while now < until {
             let nap_us = patience.lend(Self::NAP_US).ok_or(NotHeld::Impatient)?;
             self.sleep(Duration::from_micros(nap_us));
+            notice();
             let awake = Instant::now();
             patience.settle(nap_us, awake - now);
             waited_us.fetch_add((awake - now).as_micros() as u64, Ordering::Relaxed);
@@ -327,7 +330,8 @@ mod tests {
     use super::*;
 
     fn acquire(lock: &Lock) -> Result<Held<'_>, NotHeld> {
-        lock.acquire_now().or_else(|_| lock.wait(&Patience::default(), &AtomicU64::default()))
+        lock.acquire_now()
+            .or_else(|_| lock.wait(&Patience::default(), &AtomicU64::default(), || ()))
     }
 
     fn lock() -> Lock {

@@ -124,7 +124,8 @@ impl Mailbox {
         let says = if take { Says::Taken(asker) } else { Says::Wanted(asker) };
         let posted = self.post(desk, &Letter { id: *id, context, says });
         count(if posted { &desk.asked } else { &desk.dropped });
-        let answer = if posted { desk.wait(asker, take, now_ms) } else { ASKED };
+        let answer =
+            if posted { desk.wait(asker, take, now_ms, || self.mapping.notice()) } else { ASKED };
         let is_certain = desk.is_certain(asker);
         desk.stand_up(asker);
         match answer {
@@ -156,6 +157,8 @@ impl Mailbox {
             let until = until.try_into().ok();
             // The reason for the end of the wait does not matter.
             let _ = futex::wait(&desk.bell, futex::Flags::empty(), bell, until.as_ref());
+            // The file may have been cut short meanwhile.
+            let desk = self.desk();
             desk.is_agent_asleep.store(0, Ordering::SeqCst);
             self.empty(letters);
         }

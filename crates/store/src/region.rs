@@ -79,7 +79,8 @@ impl SharedRegion {
         let figures: &Figures = self.mapping.at(Division::FIGURES);
         let is_worth_waiting = why != NotHeld::Broken && !self.state.stuck.load(Ordering::Relaxed);
         let held = if is_worth_waiting {
-            self.lock().wait(&self.mapping.patience, &figures.lock_waited_us)
+            let Mapping { patience, .. } = &*self.mapping;
+            self.lock().wait(patience, &figures.lock_waited_us, || self.mapping.notice())
         } else {
             Err(why)
         };

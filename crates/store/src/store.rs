@@ -255,6 +255,11 @@ impl Store {
         self.mailbox.as_ref()
     }
 
+    /// Returns true if an operation found that the file was cut short. This process is without the cache from then on.
+    pub fn is_cut_short(&self) -> bool {
+        self.mapping.alarm.has_raised(Trouble::CutShort)
+    }
+
     /// Sets the listener for trouble with the cache in use; only the first one is kept. It is called once for each
     /// kind of trouble, on the thread whose operation found it, and without a lock. Each process that has the cache
     /// reports by itself.
@@ -593,5 +598,33 @@ mod tests {
         let locked = store.with_page(|_, _| other.ring()).expect("free");
         assert!(matches!(locked, Err(Error::KeysLocked { .. })), "{locked:?}");
         assert!(Store::remove(Path::new(Store::FOLDER), &name).expect("removed"));
+    }
+
+    /// A thread sleeps on a lock, whose memory is gone when it wakes up.
+    #[test]
+    fn a_file_that_is_cut_short_meanwhile_ends_the_wait_for_a_lock() {
+        let folder = rejoin_testkit::folder::Folder::below(Path::new(Store::FOLDER));
+        let (name, settings) = ("test".parse().expect("a name"), Capacity::Sessions(10));
+        let settings = Settings::new(settings);
+        let [holds, waits] =
+            [(); 2].map(|()| Store::open(&folder, &name, Some(&settings)).expect("made"));
+        let (is_held, held) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            holds.with_page(|_, _| {
+                is_held.send(()).expect("awaited");
+                // It would touch the lock.
+                loop {
+                    std::thread::park();
+                }
+            })
+        });
+        held.recv().expect("held");
+        let file = waits.file.try_clone().expect("a file");
+        let waiter = std::thread::spawn(move || {
+            assert!(waits.with_page(|_, _| ()).is_none() && waits.is_cut_short());
+        });
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        file.set_len(4096).expect("cut");
+        waiter.join().expect("no panic");
     }
 }

@@ -337,6 +337,41 @@ fn an_agent_counts_what_it_carries_and_whether_it_is_answered() {
     wait_until("an answer", || sent().is_linked);
 }
 
+/// Settings of a machine whose Valkey does not answer.
+fn unlinked(folder: &Folder) -> Settings {
+    let key = folder.join("key");
+    ClusterSecret::create(&key).expect("a key");
+    let text = format!(
+        "name = \"web\"\nservers = [\"127.0.0.1:1\"]\nkey_file = {key:?}\nfolder = {:?}\ncapacity = \"1MiB\"\n",
+        folder.path()
+    );
+    let file = folder.join("cluster.toml");
+    std::fs::write(&file, text).expect("written");
+    Settings::read(&file).expect("settings")
+}
+
+/// Runs an agent until it ends by itself, for half a minute at most.
+fn end_of(agent: Agent) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let shutdown = async { tokio::time::sleep(Duration::from_secs(30)).await };
+    runtime.expect("a runtime").block_on(agent.run(shutdown, |_| {}))
+}
+
+/// It sleeps on that memory nearly all the time.
+#[test]
+fn an_agent_whose_cache_is_cut_short_ends_with_a_reason() {
+    let folder = Folder::new();
+    let agent = Agent::new(unlinked(&folder)).expect("an agent");
+    let store = Arc::clone(agent.store());
+    let ended = thread::spawn(|| end_of(agent));
+    wait_until("the agent", || store.mailbox().is_some_and(|mailbox| mailbox.has_agent()));
+    thread::sleep(Duration::from_millis(50));
+    let file = std::fs::File::options().write(true).open(folder.join("rejoin-web"));
+    file.expect("there").set_len(4096).expect("cut");
+    let error = ended.join().expect("no panic").expect_err("it is of no use");
+    assert!(matches!(error, Error::CacheCutShort { .. }), "{error}");
+}
+
 const RING: &str = "rejoin:{web}:ring";
 
 /// A ring in Valkey: its version and its page.

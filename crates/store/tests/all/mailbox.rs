@@ -268,6 +268,32 @@ fn letters_that_find_no_room_are_counted_and_harm_nobody() {
     assert_eq!(received(&agent).len(), 1);
 }
 
+/// Both sleep on memory that is gone when they wake up.
+#[test]
+fn a_file_that_is_cut_short_meanwhile_ends_an_agents_and_an_askers_wait() {
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    received(&agent);
+    let (waiting, asking) = (agents(&folder), servers(&folder));
+    mailbox(&agent).set_deadline(Mailbox::MOST_WAIT, false);
+    let file = std::fs::File::options().write(true).open(folder.path().join("rejoin-test"));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut letters = Vec::new();
+            while !waiting.is_cut_short() {
+                mailbox(&waiting).receive(&mut letters, SOON * 5, true);
+                letters.clear();
+            }
+        });
+        scope.spawn(move || {
+            assert_eq!(mailbox(&asking).ask(&id(1), CONTEXT, true), Asked::Unanswered);
+            assert!(asking.is_cut_short());
+        });
+        thread::sleep(SOON);
+        file.expect("there").set_len(4096).expect("cut");
+    });
+}
+
 /// On a machine with other work some answers are late. Then nothing is found, and the desk counts it.
 #[test]
 fn many_ask_at_once_and_each_has_its_own_answer() {
