@@ -120,12 +120,13 @@ impl Agent {
         self
     }
 
-    /// Waits until no other agent serves the cache. An agent that was killed is forgotten after a second.
+    /// Waits until no other agent serves the cache, and takes its place. An agent that was killed is forgotten after a
+    /// second.
     fn be_the_only_one(store: &Store) -> Result<(), Error> {
         const STEPS: u32 = 15;
         const STEP: Duration = Duration::from_millis(100);
         for _ in 0..STEPS {
-            if !mailbox(store).has_agent() {
+            if mailbox(store).become_agent() {
                 return Ok(());
             }
             std::thread::sleep(STEP);
@@ -146,7 +147,8 @@ impl Agent {
     /// Runs until `shutdown` completes.
     ///
     /// # Errors
-    /// A setting is out of range, or the cache was removed, or its file cut short. An unreachable Valkey is not an error.
+    /// A setting is out of range, the cache was removed, its file was cut short, or another agent took it over while this
+    /// one stood still. An unreachable Valkey is not an error.
     pub async fn run(
         mut self,
         shutdown: impl Future<Output = ()>,
@@ -170,7 +172,9 @@ impl Agent {
         is_over.store(true, Ordering::Relaxed);
         // The thread ends within a quarter of a second.
         let ended = postman.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        mailbox(&self.store).leave();
+        if !matches!(ended, Err(Error::OtherAgent { .. })) {
+            mailbox(&self.store).leave();
+        }
         done.and(ended)
     }
 
@@ -403,11 +407,14 @@ struct Postman {
 }
 
 impl Postman {
-    /// Runs until it is over, or the cache is gone: then the other tasks end, too, because the sender is dropped.
+    /// Runs until it is over, or the cache is gone or another agent's: then the other tasks end, too, because the sender is dropped.
     fn run(&self, to: &mpsc::Sender<Letter>) -> Result<(), Error> {
         const SLEEP: Duration = Duration::from_millis(100);
         let mut letters = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
+            if mailbox(&self.store).has_other_agent() {
+                return Err(Error::OtherAgent { name: self.store.name().clone() });
+            }
             // Servers have turned first flights away meanwhile.
             if !mailbox(&self.store).has_agent() {
                 self.health.note_standstill();

@@ -77,7 +77,12 @@ impl Desk {
     const MOST_WAIT_OF_THREAD: Duration = Duration::from_millis(20);
 
     pub(crate) fn is_agent_there(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.beat_ms.load(Ordering::Relaxed)) < Self::LIVES_FOR_MS
+        Self::is_sign_of_life(self.beat_ms.load(Ordering::Relaxed), now_ms)
+    }
+
+    /// Returns true if a sign of life is young enough. One of the future is none: it was written over.
+    pub(crate) fn is_sign_of_life(beat_ms: u64, now_ms: u64) -> bool {
+        now_ms.abs_diff(beat_ms) < Self::LIVES_FOR_MS
     }
 
     /// Returns true if a thread may ask: the agent is there, the desk is open, and the thread has patience left.

@@ -34,6 +34,8 @@ pub struct Mailbox {
     mapping: Arc<Mapping>,
     letters: SharedRegion,
     desk: usize,
+    /// The last sign of life that this process gave as the agent.
+    own_beat_ms: Arc<AtomicU64>,
 }
 
 /// The state of a mailbox, with counts of all processes.
@@ -83,7 +85,8 @@ impl Mailbox {
     pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division) -> Option<Self> {
         let place = division.mailbox.as_ref()?;
         let letters = SharedRegion::at(mapping, place.lock, place.letters, letters::LINES);
-        Some(Self { mapping: Arc::clone(mapping), letters, desk: place.desk })
+        let own_beat_ms = Arc::default();
+        Some(Self { mapping: Arc::clone(mapping), letters, desk: place.desk, own_beat_ms })
     }
 
     pub(crate) fn format(&self) {
@@ -148,7 +151,9 @@ impl Mailbox {
         if desk.is_linked.swap(u32::from(is_linked), Ordering::Relaxed) == 0 && is_linked {
             desk.reopen();
         }
-        desk.beat_ms.store(now_ms(), Ordering::Relaxed);
+        let now_ms = now_ms();
+        desk.beat_ms.store(now_ms, Ordering::Relaxed);
+        self.own_beat_ms.store(now_ms, Ordering::Relaxed);
         let bell = desk.bell.load(Ordering::Acquire);
         self.empty(letters);
         if letters.is_empty() {
@@ -179,9 +184,34 @@ impl Mailbox {
         self.desk().forget_absent(id);
     }
 
-    /// Returns true if an agent showed a sign of life in the last second. There must be only one.
+    /// Returns true if an agent showed a sign of life in the last second.
     pub fn has_agent(&self) -> bool {
         self.desk().is_agent_there(now_ms())
+    }
+
+    /// Makes this process the agent, with a first sign of life. Returns false if an agent showed one in the last second. Of
+    /// several processes at the same time one becomes the agent.
+    pub fn become_agent(&self) -> bool {
+        let desk = self.desk();
+        let before = desk.beat_ms.load(Ordering::Relaxed);
+        let now_ms = now_ms();
+        let order = Ordering::Relaxed;
+        let is_agent = !Desk::is_sign_of_life(before, now_ms)
+            && desk.beat_ms.compare_exchange(before, now_ms, order, order).is_ok();
+        if is_agent {
+            self.own_beat_ms.store(now_ms, order);
+            // One that was killed may have left it set, and it is not known yet whether Valkey answers.
+            desk.is_linked.store(0, order);
+        }
+        is_agent
+    }
+
+    /// Returns true if the last sign of life is another process's, and not older than a second: this one stood still, and is
+    /// the agent no more. To be asked before each [`Self::receive`], which is a sign of life.
+    pub fn has_other_agent(&self) -> bool {
+        let last_ms = self.desk().beat_ms.load(Ordering::Relaxed);
+        let is_own = last_ms == self.own_beat_ms.load(Ordering::Relaxed);
+        !is_own && Desk::is_sign_of_life(last_ms, now_ms())
     }
 
     /// Notes that the agent ends.

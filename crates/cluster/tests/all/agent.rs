@@ -1,7 +1,7 @@
 //! The agents of two machines with a real Valkey or Redis, and servers that use them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -350,10 +350,10 @@ fn unlinked(folder: &Folder) -> Settings {
     Settings::read(&file).expect("settings")
 }
 
-/// Runs an agent until it ends by itself, for half a minute at most.
-fn end_of(agent: Agent) -> Result<(), Error> {
+/// Runs an agent until it ends by itself, or for so long.
+fn end_after(agent: Agent, longest: Duration) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let shutdown = async { tokio::time::sleep(Duration::from_secs(30)).await };
+    let shutdown = async { tokio::time::sleep(longest).await };
     runtime.expect("a runtime").block_on(agent.run(shutdown, |_| {}))
 }
 
@@ -363,13 +363,56 @@ fn an_agent_whose_cache_is_cut_short_ends_with_a_reason() {
     let folder = Folder::new();
     let agent = Agent::new(unlinked(&folder)).expect("an agent");
     let store = Arc::clone(agent.store());
-    let ended = thread::spawn(|| end_of(agent));
+    let ended = thread::spawn(|| end_after(agent, Duration::from_secs(30)));
     wait_until("the agent", || store.mailbox().is_some_and(|mailbox| mailbox.has_agent()));
     thread::sleep(Duration::from_millis(50));
     let file = std::fs::File::options().write(true).open(folder.join("rejoin-web"));
     file.expect("there").set_len(4096).expect("cut");
     let error = ended.join().expect("no panic").expect_err("it is of no use");
     assert!(matches!(error, Error::CacheCutShort { .. }), "{error}");
+}
+
+/// Two agents that start in one instant find no sign of life of each other.
+#[test]
+fn of_agents_that_start_at_once_one_stays() {
+    const CACHES: usize = 20;
+    const AGENTS: usize = 3;
+    let folders: Vec<Folder> = (0..CACHES).map(|_| Folder::new()).collect();
+    let all: Vec<Settings> = folders.iter().map(unlinked).collect();
+    // Made before, and by nobody who lives.
+    all.iter().for_each(|settings| drop(Agent::new(settings.clone()).expect("an agent")));
+    thread::sleep(Duration::from_secs(1));
+    let start = Barrier::new(CACHES * AGENTS);
+    let ended = |settings: &Settings| {
+        start.wait();
+        Agent::new(settings.clone()).and_then(|agent| end_after(agent, Duration::from_secs(4)))
+    };
+    let other = |ended: &Result<(), Error>| matches!(ended, Err(Error::OtherAgent { .. }));
+    thread::scope(|scope| {
+        let agents = |settings| [(); AGENTS].map(|()| scope.spawn(move || ended(settings)));
+        let started: Vec<_> = all.iter().map(agents).collect();
+        for agents in started {
+            let ended = agents.map(|agent| agent.join().expect("no panic"));
+            let others = ended.iter().filter(|ended| other(ended)).count();
+            let stayed = ended.iter().filter(|ended| ended.is_ok()).count();
+            assert_eq!((stayed, others), (1, AGENTS - 1), "{ended:?}");
+        }
+    });
+}
+
+/// An agent that stood still was taken for gone, and another one was started.
+#[test]
+fn an_agent_whose_cache_another_one_serves_meanwhile_ends() {
+    let folder = Folder::new();
+    let settings = unlinked(&folder);
+    let first = Agent::new(settings.clone()).expect("an agent");
+    thread::sleep(Duration::from_millis(1_100));
+    let second = Agent::new(settings).expect("an agent");
+    let second = thread::spawn(|| end_after(second, Duration::from_secs(3)));
+    thread::sleep(Duration::from_millis(500));
+    let first = end_after(first, Duration::from_secs(1));
+    assert!(matches!(first, Err(Error::OtherAgent { .. })), "{first:?}");
+    second.join().expect("no panic").expect("it is the only one");
 }
 
 const RING: &str = "rejoin:{web}:ring";

@@ -254,6 +254,23 @@ fn no_session_is_certain_after_too_many_were_turned_away() {
 }
 
 #[test]
+fn one_process_is_the_agent_and_one_that_stood_still_learns_of_another() {
+    let folder = crate::folder();
+    let [one, other] = [(); 2].map(|()| agents(&folder));
+    received(&one);
+    mailbox(&one).leave();
+    assert!(mailbox(&one).become_agent() && mailbox(&one).has_agent());
+    assert!(!mailbox(&other).become_agent() && mailbox(&other).has_other_agent());
+    received(&one);
+    assert!(!mailbox(&one).has_other_agent());
+    thread::sleep(Duration::from_millis(1_010));
+    assert!(!mailbox(&one).has_agent() && !mailbox(&one).has_other_agent());
+    assert!(mailbox(&other).become_agent());
+    assert!(!mailbox(&other).facts().is_linked, "the other one left it set");
+    assert!(mailbox(&one).has_other_agent() && !mailbox(&other).has_other_agent());
+}
+
+#[test]
 fn letters_that_find_no_room_are_counted_and_harm_nobody() {
     let folder = crate::folder();
     let agent = agents(&folder);
