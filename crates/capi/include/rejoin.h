@@ -32,7 +32,8 @@
 
 /**
  * Accepts early data (0-RTT) where the context does, and none twice, in whichever process of the store: there TLS 1.3
- * clients have sessions in the store, and each resumes once. Brings `REJOIN_SHARE_TICKET_KEYS` along.
+ * clients have sessions in the store, and each resumes once. Where a cluster does not answer, a session resumes without early
+ * data, once on each machine that has it. Brings `REJOIN_SHARE_TICKET_KEYS` along.
  */
 #define REJOIN_EARLY_DATA_ONCE 8
 

@@ -54,7 +54,8 @@ pub const REJOIN_WAIT_FOR_HINTS: u32 = 2;
 pub const REJOIN_SHARE_TICKET_KEYS: u32 = 4;
 
 /// Accepts early data (0-RTT) where the context does, and none twice, in whichever process of the store: there TLS 1.3
-/// clients have sessions in the store, and each resumes once. Brings `REJOIN_SHARE_TICKET_KEYS` along.
+/// clients have sessions in the store, and each resumes once. Where a cluster does not answer, a session resumes without early
+/// data, once on each machine that has it. Brings `REJOIN_SHARE_TICKET_KEYS` along.
 pub const REJOIN_EARLY_DATA_ONCE: u32 = 8;
 
 /// A store of sessions in memory that processes share. All threads may use it at the same time.
@@ -320,7 +321,8 @@ impl RejoinStore {
     fn sessions(&self, hints: Hints) -> &Arc<ServerSessions<Tiered>> {
         let sessions = if hints == Hints::Expected { &self.hinted } else { &self.unhinted };
         sessions.get_or_init(|| {
-            let tiered = Tiered::new(Arc::clone(&self.store));
+            // Sessions are taken for early data alone.
+            let tiered = Tiered::new(Arc::clone(&self.store)).taking_unanswered();
             let sessions = ServerSessions::new(tiered, *self.store.id_key(), hints);
             process::tell_when_sourceless(&sessions, self.store.name());
             sessions

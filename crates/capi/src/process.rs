@@ -228,6 +228,9 @@ fn open(
     store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
     let tiered = match settings.early_data {
         EarlyData::OnceHere => Tiered::alone(Arc::clone(&store)),
+        EarlyData::Once if !settings.single_use => {
+            Tiered::new(Arc::clone(&store)).taking_unanswered()
+        }
         EarlyData::Program | EarlyData::Once => Tiered::new(Arc::clone(&store)),
     };
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);

@@ -74,7 +74,7 @@ impl Everywhere {
     }
 
     /// Accepts early data (0-RTT) where the program does, but none twice. Sessions over TLS 1.3 are stateful there, and
-    /// each resumes at most once. Early data is accepted only with a session that was taken just now, and certainly not
+    /// each is taken as it is looked up: it resumes at most once, unless the store says otherwise. Early data is accepted only with a session that was taken just now, and certainly not
     /// before ([`Visit::is_certain`](rejoin_cache::Visit::is_certain)). OpenSSL's own protection, which knows one process,
     /// is not needed then, and its checks of age, protocol and cipher stay, as does the program's callback. Sessions and
     /// ticket keys of ours are needed for this.

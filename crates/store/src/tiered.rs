@@ -18,17 +18,26 @@ pub struct Tiered {
     store: Arc<Store>,
     /// True if the cluster is neither asked nor told.
     is_alone: bool,
+    /// True if the machine's own session is taken where the cluster did not answer.
+    takes_unanswered: bool,
 }
 
 impl Tiered {
     /// Wraps a store.
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store, is_alone: false }
+        Self { store, is_alone: false, takes_unanswered: false }
     }
 
     /// Wraps a store whose sessions stay on this machine, whether it belongs to a cluster or not.
     pub fn alone(store: Arc<Store>) -> Self {
-        Self { store, is_alone: true }
+        Self { store, is_alone: true, takes_unanswered: false }
+    }
+
+    /// Takes a session that is on this machine where the cluster does not answer for it, too. That is never certain, and the
+    /// session may resume once more elsewhere. Not for sessions that must resume once only.
+    #[must_use]
+    pub fn taking_unanswered(self) -> Self {
+        Self { takes_unanswered: true, ..self }
     }
 
     fn mailbox(&self) -> Option<&Mailbox> {
@@ -71,8 +80,8 @@ impl SessionStore for Tiered {
         self.store.cache().peek(now_ms, id, context, value)
     }
 
-    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session. Then the
-    /// cluster's agent says whether that is certain. It is not for eighteen seconds after the cluster did not answer for
+    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session. (Without an
+    /// answer, see [`Self::taking_unanswered`].) Then the cluster's agent says whether that is certain. It is not for eighteen seconds after the cluster did not answer for
     /// this session: its client was turned away then, and a copy of its first flight may come.
     fn take(
         &self,
@@ -85,7 +94,12 @@ impl SessionStore for Tiered {
         if asked == Some(Asked::Unanswered) {
             self.store.turn_away(id);
         }
-        if asked.is_some_and(|asked| !asked.is_there()) {
+        let is_refused = match asked {
+            Some(Asked::Unanswered) => !self.takes_unanswered,
+            Some(asked) => !asked.is_there(),
+            None => false,
+        };
+        if is_refused {
             self.store.cache().remove(id);
         }
         let arrival = self.store.cache().take(now_ms, id, context, value);

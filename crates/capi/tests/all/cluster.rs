@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rejoin_store::Store;
 
-use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
+use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, Server, ask};
 use rejoin_testkit::process::{Signal, assert_has_no_rights, wait_for, wait_until};
 use rejoin_testkit::site::{Client, Versions};
 
@@ -146,6 +146,29 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     for machine in &cluster.machines {
         let store = machine.store().expect("there");
         assert!(store.check().iter().all(Result::is_ok));
+    }
+}
+
+/// Where each session must resume once only, nobody knows then whether another machine has resumed it.
+#[test]
+fn without_valkey_early_data_once_costs_no_resumption_and_single_use_does() {
+    const TIMEOUT: &str = "ssl_session_timeout 1d;";
+    let configuration =
+        NGINX.configuration.replace(TIMEOUT, &format!("{TIMEOUT} ssl_early_data on;"));
+    let server = Server { configuration: configuration.leak(), ..NGINX };
+    let cases = [("early_data = once", true), ("early_data = once\nsingle_use = yes", false)];
+    for (settings, resumes) in cases {
+        let plan = Plan { servers: vec![server].leak(), ..plan("once", 1, false) };
+        let Some(mut cluster) = Cluster::without_machines(plan) else { return };
+        cluster.server_settings = settings.to_owned();
+        let Some(()) = cluster.add_machines() else { return };
+        let mut client = cluster.client(Versions::Tls13);
+        wait_until("a resumption", || client.connect());
+        cluster.stop_valkey();
+        cluster.machines[0].wait_until("it is noticed", |facts| !facts.is_linked);
+        client.connect();
+        let resumed = [(); 3].map(|()| client.connect());
+        assert_eq!(resumed, [resumes; 3], "{settings}");
     }
 }
 

@@ -237,6 +237,24 @@ fn a_session_that_was_turned_away_is_not_certain_afterwards() {
 }
 
 #[test]
+fn without_an_answer_a_session_is_taken_from_this_machine_only_if_that_is_wanted() {
+    let folder = crate::folder();
+    let store = Arc::new(agents(&folder));
+    let strict = Tiered::new(Arc::clone(&store));
+    let tiered = strict.clone().taking_unanswered();
+    assert!(insert(&tiered, 2) && insert(&tiered, 43));
+    assert_eq!(taken(&tiered, 2), (true, false), "never certain");
+    assert_eq!(taken(&tiered, 2), (false, false), "once on this machine");
+    assert!(insert(&tiered, 4));
+    assert_eq!(taken(&strict, 4), (false, false));
+    assert_eq!(taken(&tiered, 4), (false, false), "it is removed");
+    with_agent(&folder, Duration::ZERO, || {
+        assert_eq!(taken(&tiered, 43), (false, false), "the cluster says that it is used up");
+        assert_eq!(taken(&tiered, 2), (true, false), "a copy may come");
+    });
+}
+
+#[test]
 fn no_session_is_certain_after_too_many_were_turned_away() {
     let folder = crate::folder();
     let store = Arc::new(agents(&folder));
