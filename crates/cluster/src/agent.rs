@@ -485,7 +485,7 @@ mod tests {
         });
         is_over.store(true, Ordering::Relaxed);
         postman.join().expect("no panic").expect("the cache is there");
-        let stored = std::iter::from_fn(|| received.try_recv().ok())
+        let stored = iter::from_fn(|| received.try_recv().ok())
             .filter(|letter| letter.says == Says::Stored)
             .count() as u64;
         assert_eq!(mailbox(&store).facts().dropped, POSTED - ROOM as u64);

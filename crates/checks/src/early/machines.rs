@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_testkit::machines::{Cluster, Plan, Server, ask};
-use rejoin_testkit::process::Signal;
+use rejoin_testkit::process::{Signal, signal};
 use rejoin_testkit::site::Origin;
 
 use super::copies::SETTLED;
@@ -173,6 +173,18 @@ pub(super) fn paused(effort: Effort) -> Option<Found> {
     })
 }
 
+/// Servers find no agent, and turn clients away, whose sessions stay in Valkey. An agent of one machine alone would not do: what
+/// that machine turns away, the other one may accept (SECURITY.md).
+pub(super) fn frozen(effort: Effort) -> Option<Found> {
+    endure(effort, "early-frozen", |machines| {
+        machines.signal_agents(Signal::STOP);
+        let noticed = machines.notice(0..2);
+        machines.signal_agents(Signal::CONT);
+        noticed?;
+        machines.come_back()
+    })
+}
+
 pub(super) fn flushed(effort: Effort) -> Option<Found> {
     endure(effort, "early-flushed", |machines| {
         const TIMES: usize = 10;
@@ -202,6 +214,11 @@ impl Machines {
     /// Waits until the agents of these machines have noticed that Valkey is away.
     fn notice(&self, machines: std::ops::Range<usize>) -> Result<(), String> {
         self.are_linked(machines, false)
+    }
+
+    fn signal_agents(&self, to: Signal) {
+        let agents = self.cluster.machines.iter().filter_map(|machine| machine.agent.as_ref());
+        agents.for_each(|agent| signal(agent, to));
     }
 
     fn come_back(&self) -> Result<String, String> {

@@ -106,6 +106,7 @@ pub(crate) const GROUP: Group = Group {
         ),
         (4, "faults-older", "Valkey back without its last writes", machines::older),
         (4, "faults-paused", "Valkey stands still", machines::paused),
+        (4, "faults-frozen", "the agents stand still", machines::frozen),
         (4, "faults-flushed", "Valkey flushed", machines::flushed),
         (4, "faults-cut", "one machine cut off from Valkey", machines::cut),
     ],
