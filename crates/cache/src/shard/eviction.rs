@@ -177,7 +177,7 @@ fn search<R: Region>(
     return_times: ReturnTimes<&Waits>,
     now: u32,
 ) {
-    const LISTS: usize = 4;
+    const LISTS: usize = 8;
     let mut looks = return_times.begin_looks();
     let Header { occupied, candidates, turn, hand, fresh, .. } = header;
     for list in Turns::new(occupied, *turn).take(LISTS) {

@@ -5,7 +5,7 @@
 //! bits of the keyed hash choose a shard and a set of ghosts, and tell a ghost. When a caller's
 //! clock steps back, the sessions of one expectation stay in the order they were heard of: the
 //! ends of its list are its oldest and newest arrivals, whatever their times. Where places are
-//! weighed by what they are worth, each search weighs the ends of four lists and sixteen slots, in turns, and eight candidates are remembered.
+//! weighed by what they are worth, each search weighs the ends of eight lists and sixteen slots, in turns, and eight candidates are remembered.
 
 use std::collections::BTreeMap;
 
@@ -491,7 +491,7 @@ impl Shard {
             return Some(never);
         }
         let lists = self.ends();
-        for _ in 0..lists.len().min(4) {
+        for _ in 0..lists.len().min(8) {
             let next = lists.range(self.turn..).next().or_else(|| lists.iter().next());
             let (list, ends) = next.expect("a list");
             self.turn = list + 1;
