@@ -1,7 +1,7 @@
 //! Memory of the program, which may not be there: a program may pass any address to a function of the C library, and the
 //! kernel fails such a call with `EFAULT`, or never reads there. Whoever reads before the kernel does must not crash.
 //!
-//! The kernel is asked by a call that no sandbox forbids, because the C library makes it itself: `rt_sigprocmask`(2).
+//! The kernel is asked by a call that hardly any sandbox forbids, because the C library makes it itself: `rt_sigprocmask`(2).
 
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null;

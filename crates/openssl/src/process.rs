@@ -547,7 +547,10 @@ ex_data_callback! {
         if quic::may_be() {
             let process = PROCESS.get();
             let others = process.filter(|all| all.counts_on_connections.load(Ordering::Relaxed));
-            return others.into_iter().for_each(|process| process.leave(Left::BesideQuic));
+            return others.into_iter().for_each(|process| {
+                board::connection_made();
+                process.leave(Left::BesideQuic);
+            });
         }
         board::connection_made();
         // SAFETY: a connection that is being made, by this thread; its own callback comes later.

@@ -56,7 +56,7 @@ fn of(notes: &Notes) -> Result<String, Obstacle> {
 pub(super) const UNATTACHED: &str = "its contexts were made before Rejoin was loaded";
 const UNHEARD: &str = "\
 no connection that it made reported a handshake: it sets an info callback of its own on each (SSL_set_info_callback), as \
-coturn does, or its first client has said nothing yet";
+coturn does, or uses OpenSSL's own QUIC, or its first client has said nothing yet";
 
 /// Returns what it means that a cache which a process has is not the one of its name.
 pub(super) fn lost(cache: &CacheName) -> String {
@@ -121,7 +121,7 @@ pub(super) fn remarks(server: &Server) -> Vec<String> {
         ),
         (
             silent(notes),
-            "connections reported no handshake: the program sets an info callback of its own",
+            "connections reported no handshake: the program sets an info callback of its own, or uses OpenSSL's own QUIC",
         ),
     ];
     let some = contexts.into_iter().filter(|(count, _)| *count > 0);
