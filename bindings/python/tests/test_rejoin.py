@@ -396,8 +396,9 @@ class WithRequests(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as folder:
             own, key = os.path.join(folder, "own.pem"), os.path.join(folder, "own.key")
-            command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", own]
-            command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+            # A key of the same kind as the test's own, in whose place it is used.
+            command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+            command += ["-keyout", key, "-out", own, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
             strange = greeting(lambda context: context.load_cert_chain(own, key))
             for setting, named, port, is_trusted in (

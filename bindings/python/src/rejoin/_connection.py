@@ -38,7 +38,7 @@ _SYSTEMS = (
 def names_others(variable: str) -> bool:
     """Whether this variable names authorities elsewhere than the system's."""
     named = os.environ.get(variable)
-    return bool(named) and os.path.realpath(named) not in map(os.path.realpath, _SYSTEMS)
+    return bool(named) and os.path.realpath(str(named)) not in [os.path.realpath(path) for path in _SYSTEMS]
 
 
 class Session:
