@@ -90,7 +90,8 @@ func (c *Conn) Close() error {
 	if c.closing.Swap(true) || c.broke.Load() || c.writes.Load() > 0 {
 		return c.UnixConn.Close()
 	}
-	rest, err := c.copied()
+	// Not a net.Conn: net.FileConn has both block for a moment, and a Read that begins then is not ended by Close.
+	rest, err := c.File()
 	if err != nil {
 		return c.UnixConn.Close()
 	}
@@ -105,16 +106,6 @@ func (c *Conn) Close() error {
 	}()
 	// Who waits in Read is told now.
 	return c.UnixConn.Close()
-}
-
-// copied is the same socket once more.
-func (c *Conn) copied() (net.Conn, error) {
-	file, err := c.File()
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return net.FileConn(file)
 }
 
 func (c *Conn) howItEnded() error {

@@ -11,7 +11,7 @@ pub(crate) struct Group {
     /// The tags, each in the lower bits of a byte; zero in an empty place. The bytes' top bits together are the number of entries that
     /// passed.
     tags: u64,
-    slots: [[u8; 3]; Group::ENTRIES],
+    slots: [[u8; 3]; Self::ENTRIES],
 }
 
 /// The bits of tags.
@@ -38,7 +38,7 @@ impl Group {
     /// Returns the places that have this tag.
     #[inline]
     fn places(&self, tag: u64) -> Places {
-        let differ = (self.tags & TAGS) ^ tag * 0x0101_0101_0101_0101;
+        let differ = (self.tags & TAGS) ^ (tag * 0x0101_0101_0101_0101);
         // In a byte of zero the sum has no top bit.
         Places(!(differ + TAGS) & PASSED)
     }

@@ -6,7 +6,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::fs::File;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::mem::replace;
@@ -22,7 +21,7 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tower_service::Service;
 
-use crate::protocol::{Connect, DEADLINE_MS, ErrorKind, Malformed, REQUEST_BYTES, Trust};
+use crate::protocol::{Connect, DEADLINE_MS, ErrorKind, Malformed, Trust};
 use crate::{Error, Manager, tokio};
 
 type AnyError = Box<dyn StdError + Send + Sync>;
@@ -33,9 +32,8 @@ type AnyError = Box<dyn StdError + Send + Sync>;
 /// if a handshake takes longer than the usual deadline.
 ///
 /// The manager verifies servers, by the system's authorities unless [`Connector::asking`] says otherwise. Where
-/// `SSL_CERT_FILE` names other authorities, these are trusted instead, as by rustls-native-certs; where `SSL_CERT_DIR`
-/// does, the other connector connects. The manager's errors of this and of the server are final, because the other
-/// connector would fail, too.
+/// `SSL_CERT_FILE` or `SSL_CERT_DIR` names other authorities, the other connector connects. The manager's errors of this
+/// and of the server are final, because the other connector would fail, too.
 ///
 /// The manager's description of a connection is among the extensions of each response:
 /// `response.extensions().get::<rejoin_client::protocol::Connected>()`.
@@ -69,10 +67,8 @@ impl<D> Connector<D> {
         let mut connect = Connect { alpn: vec![HTTP_1.parse().ok()?], ..Connect::new(host, port) };
         (self.ask)(&mut connect);
         let is_usual = connect.trust == Trust::System && connect.identity.is_none();
-        if connect.trust == Trust::System {
-            connect.trust = environments_trust()?;
-        }
-        Some(Wanted { connect, is_usual })
+        let is_others = connect.trust == Trust::System && environment_names_others();
+        (!is_others).then_some(Wanted { connect, is_usual })
     }
 }
 
@@ -96,32 +92,18 @@ const SYSTEMS: [&str; 8] = [
     "/etc/pki/tls/certs",
 ];
 
-/// Returns what a program without a manager trusts that says nothing. `None`: the manager cannot be told.
-fn environments_trust() -> Option<Trust> {
+/// Returns true if the environment names authorities that the manager does not know. What they are for depends on the other connector:
+/// rustls-native-certs trusts them alone, OpenSSL others, too, and webpki-roots none of them.
+fn environment_names_others() -> bool {
     let resolved = |place: &Path| place.canonicalize().unwrap_or_else(|_| place.to_owned());
-    let is_systems = |place: &Path| {
-        let place = resolved(place);
+    let is_systems = |place: PathBuf| {
+        let place = resolved(&place);
         SYSTEMS.iter().any(|system| resolved(Path::new(system)) == place)
     };
-    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let folders = named("SSL_CERT_DIR");
-    if folders.is_some_and(|all| std::env::split_paths(&all).any(|place| !is_systems(&place))) {
-        return None;
-    }
-    match named("SSL_CERT_FILE").map(PathBuf::from).filter(|file| !is_systems(file)) {
-        None => Some(Trust::System),
-        // With a folder of the system's, both are trusted.
-        Some(_) if named("SSL_CERT_DIR").is_some() => None,
-        Some(file) => bundle(&file).ok().map(Trust::Bundle),
-    }
-}
-
-/// Reads a file, or as much of it as makes the request too large.
-fn bundle(file: &Path) -> io::Result<String> {
-    let mut pem = String::new();
-    let most = REQUEST_BYTES as u64 + 1;
-    io::Read::read_to_string(&mut io::Read::take(File::open(file)?, most), &mut pem)?;
-    Ok(pem)
+    ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| {
+        let named = std::env::var_os(name).filter(|value| !value.is_empty());
+        named.is_some_and(|all| !std::env::split_paths(&all).all(is_systems))
+    })
 }
 
 const HTTP_1: &str = "http/1.1";

@@ -1,5 +1,6 @@
 import java.io.File;
 import java.io.InputStream;
+import java.net.InetSocketAddress;
 import java.net.SocketException;
 import java.net.StandardSocketOptions;
 import javax.net.ssl.SSLContext;
@@ -30,6 +31,12 @@ public final class Options {
       socket.close();
       refused(() -> socket.getSoLinger());
       refused(() -> socket.setKeepAlive(true));
+    }
+    try (SSLSocket socket = (SSLSocket) SSLContext.getDefault().getSocketFactory().createSocket()) {
+      socket.bind(new InetSocketAddress("127.0.0.1", 0));
+      socket.connect(new InetSocketAddress("localhost", port), 5_000);
+      socket.startHandshake();
+      System.out.println("bound: " + socket.getLocalAddress());
     }
     int before = descriptors();
     for (int i = 0; i < SOCKETS; i++) {

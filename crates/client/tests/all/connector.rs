@@ -320,8 +320,8 @@ fn the_environments_authorities_are_trusted_as_without_a_manager() {
     let name = "connector::the_environments_authorities_are_trusted_as_without_a_manager";
     for (variable, value, port, expected) in [
         ("SSL_CERT_FILE", Path::new(""), own, "managed"),
-        ("SSL_CERT_FILE", &file, other, "managed"),
-        ("SSL_CERT_FILE", &file, own, "refused"),
+        ("SSL_CERT_FILE", &file, other, "direct"),
+        ("SSL_CERT_FILE", &file, own, "direct"),
         ("SSL_CERT_FILE", Path::new("/nowhere/file.pem"), own, "direct"),
         ("SSL_CERT_DIR", &house.folder, own, "direct"),
     ] {

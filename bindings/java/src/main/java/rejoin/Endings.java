@@ -96,6 +96,8 @@ final class Endings {
     while (true) {
       try {
         selector.select(open.get() == 0 ? 0 : LOOK_MS);
+        // Who interrupts all threads of a group means others; interrupted, it would never wait again.
+        Thread.interrupted();
       } catch (IOException broken) {
         endAll();
         return;

@@ -82,8 +82,11 @@ final class ManagedSocket extends WantedSocket {
       throw new SocketException(isClosed ? "Socket is closed" : "already connected");
     }
     InetSocketAddress to = (InetSocketAddress) address;
+    SSLSocket bound = direct;
     // A proxy may know the name.
-    if (to.isUnresolved() && !Proxies.areBefore(to)) {
+    if (bound != null) {
+      bound.connect(to, timeoutMs);
+    } else if (to.isUnresolved() && !Proxies.areBefore(to)) {
       throw new UnknownHostException(to.getHostName());
     }
     server = to;
