@@ -4,6 +4,9 @@
 //! the entry goes to the next that is not, and each full one counts that it was passed. A probe ends at the first group that
 //! none has passed, which is mostly the first of all. Removal moves nothing, and leaves no tombstones to sweep.
 
+/// The entries of a group.
+const ENTRIES: usize = 8;
+
 /// Eight entries, 73 % of them in use at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
@@ -11,7 +14,7 @@ pub(crate) struct Group {
     /// The tags, each in the lower bits of a byte; zero in an empty place. The bytes' top bits together are the number of entries that
     /// passed.
     tags: u64,
-    slots: [[u8; 3]; Self::ENTRIES],
+    slots: [[u8; 3]; ENTRIES],
 }
 
 /// The bits of tags.
@@ -22,17 +25,15 @@ const PASSED: u64 = !TAGS;
 const ONE: u64 = 1 << 7;
 
 impl Group {
-    pub(crate) const EMPTY: Self = Self { tags: 0, slots: [[0; 3]; Self::ENTRIES] };
-    const ENTRIES: usize = 8;
-
+    pub(crate) const EMPTY: Self = Self { tags: 0, slots: [[0; 3]; ENTRIES] };
     /// Returns the number of groups for so many slots.
     pub(crate) const fn count(slots: usize) -> usize {
-        (slots * 11).div_ceil(8 * Self::ENTRIES) + 1
+        (slots * 11).div_ceil(8 * ENTRIES) + 1
     }
 
     /// Returns the number of entries.
     pub(crate) fn entries(&self) -> u32 {
-        Self::ENTRIES as u32 - self.places(0).0.count_ones()
+        ENTRIES as u32 - self.places(0).0.count_ones()
     }
 
     /// Returns the places that have this tag.
