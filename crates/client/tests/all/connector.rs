@@ -210,20 +210,22 @@ async fn the_example_with_reqwest_shares_sessions_and_does_without() {
     // Where a user's own manager listens.
     symlink(house.socket(), house.file("rejoin.sock")).expect("a link");
     let (folder, bundle) = (house.folder.clone(), house.file("authority.pem"));
-    let example = || {
+    let example = |authorities: Option<&Path>| {
         let mut command = Command::new(shipped::example("reqwest"));
-        command.arg(&url).env("XDG_RUNTIME_DIR", &folder).env("SSL_CERT_FILE", &bundle);
-        // With a folder besides a file the connector is its own.
-        command.env_remove("SSL_CERT_DIR");
+        command.arg(&url).env("XDG_RUNTIME_DIR", &folder);
+        // Where these name others than the system's, the connector is its own.
+        command.env_remove("SSL_CERT_DIR").env_remove("SSL_CERT_FILE");
+        command.envs(authorities.map(|file| ("SSL_CERT_FILE", file)));
         let output = process::output(&mut command, process::DEADLINE);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text")
     };
-    assert_eq!(block_in_place(example), "resumed: Some(false)\nhello\n");
-    assert_eq!(block_in_place(example), "resumed: Some(true)\nhello\n");
+    assert_eq!(block_in_place(|| example(None)), "resumed: Some(false)\nhello\n");
+    assert_eq!(block_in_place(|| example(None)), "resumed: Some(true)\nhello\n");
+    assert_eq!(block_in_place(|| example(Some(&bundle))), "resumed: None\nhello\n");
     let counts = house.stop().handshakes;
     assert_eq!((counts.full, counts.resumed), (1, 1));
-    assert_eq!(block_in_place(example), "resumed: None\nhello\n");
+    assert_eq!(block_in_place(|| example(Some(&bundle))), "resumed: None\nhello\n");
 }
 
 /// Otherwise a server that the manager refuses would get a second chance.
