@@ -175,7 +175,7 @@ fn left(what: Left) -> &'static str {
     match what {
         Left::Quic => "OpenSSL's own QUIC is left alone: its clients resume as without Rejoin",
         Left::BesideQuic => {
-            "this program uses OpenSSL's own QUIC, or may: its other connections may go on without Rejoin"
+            "this program uses, or may use, OpenSSL's own QUIC: its other connections may go on without Rejoin"
         }
     }
 }

@@ -111,6 +111,15 @@ impl Machine {
         });
         self.server.take(now_ms(), &id(number), CONTEXT, &mut SecretBytes::default()).is_certain
     }
+
+    /// Makes a function that waits for so long, takes another session, and returns true if that is certain.
+    fn certainty(&self, pause: Duration) -> impl FnMut() -> bool {
+        let mut numbers = 0..u8::MAX;
+        move || {
+            thread::sleep(pause);
+            self.takes_certainly(numbers.next().expect("not so many"))
+        }
+    }
 }
 
 impl Drop for Machine {
@@ -169,11 +178,7 @@ fn a_session_is_certain_until_valkey_may_have_lost_its_last_writes() {
 fn no_session_is_certain_for_a_while_after_valkey_was_silent() {
     let valkey = Valkey::start(&[]);
     let machine = Machine::start(&valkey, 1);
-    let mut numbers = 0..u8::MAX;
-    let mut is_certain = || {
-        thread::sleep(Duration::from_millis(500));
-        machine.takes_certainly(numbers.next().expect("not so many"))
-    };
+    let mut is_certain = machine.certainty(Duration::from_millis(500));
     while !is_certain() {}
     valkey.process().signal(Signal::STOP);
     wait_until("the agent notices", || !machine.health.read().is_linked);
@@ -190,11 +195,7 @@ fn no_session_is_certain_for_a_while_after_valkey_was_silent() {
 fn no_session_is_certain_for_a_while_after_the_agent_stood_still() {
     let valkey = Valkey::start(&[]);
     let machine = Machine::start(&valkey, 1);
-    let mut numbers = 0..u8::MAX;
-    let mut is_certain = || {
-        thread::sleep(Duration::from_millis(500));
-        machine.takes_certainly(numbers.next().expect("not so many"))
-    };
+    let mut is_certain = machine.certainty(Duration::from_millis(500));
     while !is_certain() {}
     let stood_still = Instant::now();
     // The time of its last sign of life is forgotten.
@@ -220,11 +221,7 @@ fn no_session_is_certain_without_a_majority_of_the_sentinels() {
     };
     let settings = Settings { servers: Vec::new(), sentinel: Some(sentinel), ..settings };
     let machine = Machine::telling(settings, &folder, |_| {});
-    let mut numbers = 0..u8::MAX;
-    let mut is_certain = || {
-        thread::sleep(Duration::from_secs(1));
-        machine.takes_certainly(numbers.next().expect("not so many"))
-    };
+    let mut is_certain = machine.certainty(Duration::from_secs(1));
     let begin = Instant::now();
     while !is_certain() {}
     assert!(begin.elapsed() > Duration::from_secs(18));
