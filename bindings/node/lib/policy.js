@@ -34,7 +34,12 @@ function contextOf(server, word) {
 }
 
 function refusal(server) {
-  if (typeof server.requestCert !== 'boolean') return 'this Node does not show what the server asks of clients';
+  const keys = hidden(server, 'pskcallback');
+  if (typeof server.requestCert !== 'boolean' || keys === undefined) {
+    return 'this Node does not show what the server asks of clients';
+  }
+  // OpenSSL does not look at the key again when it resumes, and nobody sees whose keys the callback knows.
+  if (server[keys]) return 'it authenticates clients by keys (pskCallback), which are not checked again';
   if (!server.requestCert) return undefined;
   if (server.rejectUnauthorized !== true) {
     return 'with rejectUnauthorized: false some releases of Node take a client without a certificate for authorized ' +
@@ -49,8 +54,13 @@ function refusal(server) {
 /** True if the server's authorities may depend on the name that a client asks for. */
 function chooses(server) {
   if (!Array.isArray(server._contexts) || server._contexts.length > 0) return true;
-  const callback = Object.getOwnPropertySymbols(server).find((key) => key.description === 'snicallback');
+  const callback = hidden(server, 'snicallback');
   return callback === undefined || server[callback] !== undefined;
+}
+
+/** The symbol under which Node keeps an option of a server, or undefined if this Node has none. */
+function hidden(server, description) {
+  return Object.getOwnPropertySymbols(server).find((key) => key.description === description);
 }
 
 /** The names in the server's certificates: a renewed certificate has the same ones. */

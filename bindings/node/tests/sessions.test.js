@@ -133,6 +133,24 @@ test('servers that ask different things of clients find nothing of each other', 
   await assert.rejects(visit(first.port, { ca: pair.cert, session: stray.session }));
 });
 
+// Nobody looks at the key again when a client resumes.
+test('a client whose key was revoked gets in with no session from before a restart', async (t) => {
+  const socket = path.join(folder(t), 's.sock');
+  const share = await sessionShare(t, socket);
+  const psk = Buffer.alloc(32, 1);
+  const asks = { ciphers: 'PSK+AESGCM', minVersion: 'TLSv1.2', maxVersion: 'TLSv1.2' };
+  const before = await kept(t, { ...asks, pskCallback: (_, identity) => (identity === 'alice' ? psk : null) }, { socket });
+  const client = { ...asks, checkServerIdentity: () => undefined, pskCallback: () => ({ psk, identity: 'alice' }) };
+  const { session } = await visit(before.port, client);
+  assert.ok(session);
+  before.sessions.close();
+  const after = await kept(t, { ...asks, pskCallback: () => null }, { socket });
+  await assert.rejects(visit(after.port, client), 'her key is not known any more');
+  await assert.rejects(visit(after.port, { ...client, session }), 'nor with a session');
+  for (const { status } of [before.sessions, after.sessions]) assert.match(status.refused, /pskCallback/);
+  assert.strictEqual(share.kept.size, 0);
+});
+
 test('a server that asks something else later shares no sessions until it is started again', async (t) => {
   const socket = path.join(folder(t), 's.sock');
   await sessionShare(t, socket);

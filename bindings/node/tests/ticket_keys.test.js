@@ -12,6 +12,8 @@ const machine = require('./support/machine.js');
 const { certify, daemon, folder, keyShare, once, rejoin, send, serve, serveElsewhere, until, visit } = machine;
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'];
+const PSK = 'PSK+AESGCM:TLS_AES_128_GCM_SHA256';
+const PSK_CLIENT = { checkServerIdentity: () => undefined };
 const CONTEXT = 'node-test';
 
 function key() {
@@ -281,6 +283,33 @@ test('servers that ask different things of clients open nothing of each other', 
     const came = await visit(asking, { ...options, session: stray.session }).then((seen) => seen.said, () => '');
     t.diagnostic(`Node alone with one key, ${version}: a client without a certificate gets ${came || 'nothing'}`);
   }
+});
+
+// Nobody looks at the key again when a client resumes.
+for (const version of VERSIONS) {
+  test(`a client that has the key of one server gets nothing at another over ${version}`, async (t) => {
+    const socket = path.join(folder(t), 's.sock');
+    await keyShare(t, socket, list(key()));
+    const knows = (name, byte) => (_, identity) => (identity === name ? Buffer.alloc(32, byte) : null);
+    const [alice, bob] = [knows('alice', 1), knows('bob', 2)];
+    const asks = { ciphers: PSK, minVersion: version, maxVersion: version };
+    const first = await keyed(t, { ...asks, pskCallback: alice }, { socket });
+    const second = await keyed(t, { ...asks, pskCallback: bob }, { socket });
+    const client = { ...asks, ...PSK_CLIENT, pskCallback: () => ({ psk: Buffer.alloc(32, 1), identity: 'alice' }) };
+    const { session } = await visit(first.port, client);
+    assert.ok(session, 'the first server gives a session');
+    await assert.rejects(visit(second.port, client), 'her key is not known there');
+    await assert.rejects(visit(second.port, { ...client, session }), 'nor with a session');
+    for (const { keys } of [first, second]) assert.match(keys.status.refused, /pskCallback/);
+  });
+}
+
+test('a server shares nothing in a Node that does not show whether keys authenticate clients', (t) => {
+  const server = tls.createServer(certify(t, ['localhost']));
+  delete server[Object.getOwnPropertySymbols(server).find((one) => one.description === 'pskcallback')];
+  const keys = ticketKeys(server, { context: CONTEXT, socket: '/nowhere/s.sock' });
+  t.after(() => keys.close());
+  assert.match(keys.status.refused, /does not show/);
 });
 
 test('servers with other names, ciphers or versions have other keys', async (t) => {
