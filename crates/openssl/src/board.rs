@@ -40,9 +40,9 @@ pub(crate) struct Board {
     unattached: AtomicU64,
     /// The claims of processes, which number them.
     claims: AtomicU64,
-    /// Contexts that found no slot.
-    unlisted: AtomicU64,
-    /// The handshakes of slots that another context or process got.
+    /// Contexts that found no slot, once for each process that looked for one.
+    refused: AtomicU64,
+    /// The handshakes of slots that another context or process got, and of contexts while they had none.
     earlier_contexts: Counts,
     earlier_processes: Counts,
     texts: [Text<31>; Subject::COUNT],
@@ -174,13 +174,14 @@ struct ProcessSlot {
 #[derive(Debug)]
 pub(crate) struct Place {
     mark: u64,
-    /// The place of its slot, or one of the constants.
+    /// The place of its slot, or [`Place::NONE`].
     at: AtomicUsize,
+    /// The time at which it last found no slot, or 0.
+    refused_ms: AtomicU64,
 }
 
 impl Place {
-    const UNKNOWN: usize = usize::MAX;
-    const NONE: usize = usize::MAX - 1;
+    const NONE: usize = usize::MAX;
 
     /// Makes the place of a context, from its identity.
     pub(crate) fn of(identity: &[u8; 16]) -> Self {
@@ -188,7 +189,15 @@ impl Place {
     }
 
     const fn marked(mark: u64) -> Self {
-        Self { mark, at: AtomicUsize::new(Self::UNKNOWN) }
+        Self { mark, at: AtomicUsize::new(Self::NONE), refused_ms: AtomicU64::new(0) }
+    }
+
+    /// Returns true for a while after it found no slot. To look for one at every handshake would cost too much.
+    fn is_refused(&self) -> bool {
+        match self.refused_ms.load(Relaxed) {
+            0 => false,
+            refused_ms => now_ms() < refused_ms.saturating_add(IDLE_MS),
+        }
     }
 }
 
@@ -264,10 +273,7 @@ pub(crate) fn asks(own: &Own, certificates: Certificates) {
 pub(crate) fn done(own: &Own, is_resumed: bool) {
     let Some(family) = family() else { return };
     let (board, now_ms) = (family.board(), now_ms());
-    if let Some(slot) = board.context(&own.place) {
-        slot.handshakes.count(is_resumed);
-        slot.last_ms.store(now_ms, Relaxed);
-    }
+    board.count(&own.place, is_resumed, now_ms);
     if let Some(slot) = family.noted().and_then(|noted| board.process(noted, now_ms)) {
         slot.handshakes.count(is_resumed);
         slot.last_ms.store(now_ms, Relaxed);
@@ -327,9 +333,18 @@ impl Board {
         let at = place.at.load(Relaxed);
         match self.contexts.get(at) {
             Some(slot) if slot.mark.load(Relaxed) == place.mark => Some(slot),
-            None if at == Place::NONE => None,
+            _ if place.is_refused() => None,
             _ => self.find_context(place),
         }
+    }
+
+    /// Counts a handshake in a context.
+    fn count(&self, place: &Place, is_resumed: bool, now_ms: u64) {
+        let Some(slot) = self.context(place) else {
+            return self.earlier_contexts.count(is_resumed);
+        };
+        slot.handshakes.count(is_resumed);
+        slot.last_ms.store(now_ms, Relaxed);
     }
 
     #[cold]
@@ -337,8 +352,8 @@ impl Board {
         let has_it = |slot: &ContextSlot| slot.mark.load(Relaxed) == place.mark;
         let found = self.contexts.iter().position(has_it);
         let found = found.or_else(|| self.claim_context(place.mark));
-        if found.is_none() {
-            add(&self.unlisted);
+        if found.is_none() && place.refused_ms.swap(now_ms().max(1), Relaxed) == 0 {
+            add(&self.refused);
         }
         place.at.store(found.unwrap_or(Place::NONE), Relaxed);
         self.contexts.get(found?)

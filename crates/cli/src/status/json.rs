@@ -57,7 +57,7 @@ fn noted(notes: &Notes) -> Value {
             "unattached": notes.unattached,
         },
         "contexts": notes.contexts.iter().map(context).collect::<Vec<_>>(),
-        "unlisted_contexts": notes.unlisted_contexts,
+        "refused_contexts": notes.refused_contexts,
     })
 }
 

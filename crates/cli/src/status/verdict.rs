@@ -114,7 +114,10 @@ pub(super) fn remarks(server: &Server) -> Vec<String> {
         .extend(server.lost().iter().map(|cache| format!("{}; restart the server", lost(cache))));
     let Ok(notes) = &server.notes else { return remarks };
     let contexts = [
-        (notes.unlisted_contexts, "contexts are not listed: too many are in use"),
+        (
+            notes.refused_contexts,
+            "contexts, counted anew in each process, found all 128 places of the list in use: what they did without a place is in the totals alone",
+        ),
         (
             notes.unattached,
             "connections are not Rejoin's: their contexts were made before it was loaded",

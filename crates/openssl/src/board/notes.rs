@@ -26,9 +26,9 @@ pub struct Notes {
     pub serving: u64,
     /// The connections in contexts that were made before Rejoin came.
     pub unattached: u64,
-    /// The contexts that found no slot.
-    pub unlisted_contexts: u64,
-    /// The handshakes of all contexts.
+    /// The contexts that found all slots in use, each counted once in each process that looked.
+    pub refused_contexts: u64,
+    /// The handshakes of all contexts, those without a slot included.
     pub handshakes: Handshakes,
     /// The handshakes of processes that lost their slot.
     pub of_other_processes: Handshakes,
@@ -129,7 +129,7 @@ impl Notes {
             connecting: number(&board.connecting),
             serving: number(&board.serving),
             unattached: number(&board.unattached),
-            unlisted_contexts: number(&board.unlisted),
+            refused_contexts: number(&board.refused),
             handshakes: listed.and(Handshakes::of(&board.earlier_contexts)),
             of_other_processes: Handshakes::of(&board.earlier_processes),
             contexts,
@@ -301,7 +301,9 @@ mod tests {
         let found = |at: usize| board.context(&places[at]).map(std::ptr::from_ref);
         assert!((0..CONTEXTS).all(|at| found(at).is_some() && found(at) == found(at)));
         assert_eq!((found(CONTEXTS), found(CONTEXTS)), (None, None));
-        assert_eq!(read(board).unlisted_contexts, 1);
+        board.count(&places[CONTEXTS], false, rejoin_store::now_ms());
+        let notes = read(board);
+        assert_eq!((notes.refused_contexts, notes.handshakes.full), (1, 1));
         let idle = &board.contexts[5];
         idle.handshakes.count(false);
         idle.last_ms.store(rejoin_store::now_ms() - IDLE_MS, Relaxed);
@@ -310,7 +312,28 @@ mod tests {
             Some(std::ptr::from_ref(idle))
         );
         assert_eq!(found(5), None, "its slot is another's, and all others are in use");
-        assert_eq!(read(board).handshakes, Handshakes { full: 1, resumed: 0 });
+        assert_eq!(read(board).handshakes, Handshakes { full: 2, resumed: 0 });
+    }
+
+    #[test]
+    fn a_context_that_found_no_slot_asks_again_a_minute_later() {
+        let family = memory();
+        let board = family.board();
+        let places: Vec<Place> = (1..=CONTEXTS + 1).map(place).collect();
+        let late = &places[CONTEXTS];
+        assert!(places[..CONTEXTS].iter().all(|place| board.context(place).is_some()));
+        assert!(board.context(late).is_none());
+        let long_ago_ms = rejoin_store::now_ms() - IDLE_MS;
+        late.refused_ms.store(long_ago_ms, Relaxed);
+        assert!(board.context(late).is_none(), "all others are in use");
+        assert_eq!(read(board).refused_contexts, 1, "it counts once");
+        board.contexts[5].last_ms.store(long_ago_ms, Relaxed);
+        assert!(board.context(late).is_none(), "it does not look at every handshake");
+        late.refused_ms.store(long_ago_ms, Relaxed);
+        board.count(late, true, rejoin_store::now_ms());
+        assert_eq!(board.contexts[5].mark.load(Relaxed), late.mark);
+        assert_eq!(read(board).handshakes, Handshakes { full: 0, resumed: 1 });
+        assert_eq!(Handshakes::of(&board.contexts[5].handshakes).resumed, 1);
     }
 
     #[test]
