@@ -38,9 +38,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // The folder is Store::FOLDER, which is in memory, unless this is a test.
     let settings = Settings::new(Capacity::Bytes(8 << 20));
-    let store = Store::open(Path::new(folder), &"axum".parse()?, Some(&settings))?;
+    let store = Arc::new(Store::open(Path::new(folder), &"axum".parse()?, Some(&settings))?);
+    store.on_trouble(|trouble| tell(format_args!("cache axum: {trouble}")));
     let context = Context::new(b"axum")?;
-    let sessions = ServerSessions::shared(Arc::new(store), context, LIFETIME_MS, Hints::Expected);
+    let sessions = ServerSessions::shared(store, context, LIFETIME_MS, Hints::Expected);
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(
         CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?,
         PrivateKeyDer::from_pem_file(key)?,
@@ -63,6 +64,11 @@ async fn serve(tcp: TcpStream, acceptor: Acceptor, app: Router) {
     let service = TowerToHyperService::new(app);
     // A client that goes away is no error of the server.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(tls), service).await;
+}
+
+/// Writes a line. It goes nowhere if nobody reads it: no handshake fails of that.
+fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "rejoin: {line}");
 }
 
 /// Takes the hint out of a response.

@@ -36,8 +36,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // The folder is Store::FOLDER, which is in memory, unless this is a test. Tickets need no room for sessions.
     let settings = Settings::new(Capacity::Sessions(1_000));
-    let store = Store::open(Path::new(folder), &"hyper".parse()?, Some(&settings))?;
-    let keys = TicketKeys::shared(&Arc::new(store), None)?;
+    let store = Arc::new(Store::open(Path::new(folder), &"hyper".parse()?, Some(&settings))?);
+    store.on_trouble(|trouble| tell(format_args!("cache hyper: {trouble}")));
+    let keys = TicketKeys::shared(&store, None)?;
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(
         CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?,
         PrivateKeyDer::from_pem_file(key)?,
@@ -56,6 +57,11 @@ async fn serve(tcp: TcpStream, acceptor: Acceptor) {
     let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(tcp)).await else { return };
     // A client that goes away is no error of the server.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(tls), service_fn(hello)).await;
+}
+
+/// Writes a line. It goes nowhere if nobody reads it: no handshake fails of that.
+fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "rejoin: {line}");
 }
 
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

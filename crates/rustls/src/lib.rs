@@ -37,3 +37,7 @@ pub use ticket_keys::{TicketKeys, Ticketer};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rustls.md")]
+struct Guide;

@@ -1,6 +1,7 @@
 //! The example servers, as processes that share a store.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -24,9 +25,16 @@ impl Example {
     fn start(name: &str, folder: &Folder) -> Self {
         let mut command = Command::new(shipped::example(name));
         command.arg(folder.path()).args([folder.file("server.pem"), folder.file("server.key")]);
-        let mut process = Process::start(command.stdout(Stdio::piped()));
+        let mut process = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let address = process.lines().next_line().expect("an address");
         Self { process, address }
+    }
+
+    /// Ends it, and returns what it wrote to its standard error.
+    fn errors(mut self) -> Vec<String> {
+        self.process.kill();
+        let errors = self.process.stderr.take().expect("piped, and not taken yet");
+        BufReader::new(errors).lines().collect::<Result<_, _>>().expect("text")
     }
 
     fn get(&self, client: &Arc<ClientConfig>) -> (HandshakeKind, String) {
@@ -86,5 +94,26 @@ fn the_hyper_server_resumes_everywhere() {
         let tickets = store.ticket_counters();
         assert!(tickets.contains(&("tickets_known", 2)), "{tickets:?}");
         assert!(tickets.contains(&("tickets_unknown", 0)), "{tickets:?}");
+    }
+}
+
+#[test]
+fn a_store_that_is_cut_short_is_told_in_one_line_and_fails_nobody() {
+    for name in ["axum", "hyper"] {
+        let (folder, site) = (Folder::new(), Site::new(VERSIONS[0]));
+        site.write_server(&folder.path().join("server"));
+        let server = Example::start(name, &folder);
+        let client = site.client(None);
+        assert_eq!(server.get(&client).0, HandshakeKind::Full);
+        let file = folder.path().join(format!("rejoin-{name}"));
+        let file = File::options().write(true).open(file).expect("the store's file");
+        file.set_len(4096).expect("a file of ours");
+        for _ in 0..3 {
+            assert!(server.get(&client).1.ends_with("hello\n"), "{name}");
+        }
+        let errors = server.errors();
+        let [error] = &errors[..] else { panic!("{name}: {errors:?}") };
+        let told = format!("rejoin: cache {name}: its file was cut short");
+        assert!(error.starts_with(&told), "{error}");
     }
 }
