@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rejoin-tls/rejoin-go/internal/policy"
@@ -18,6 +20,9 @@ import (
 // to the listener from then on. It must have all that the server needs; for HTTP/2 its NextProtos are "h2" and
 // "http/1.1". The configs that its GetConfigForClient returns are the listener's, too: as in crypto/tls, nobody can tell
 // what their VerifyPeerCertificate checks, and they resume each other's sessions of one server name.
+//
+// NetConn of a connection is not the inner listener's own, but what notes its session. That has SyscallConn, and a NetConn
+// that returns the inner listener's. A program that takes NetConn for a *net.TCPConn uses Attach.
 func (c *Cache) Listener(inner net.Listener, config *tls.Config) (net.Listener, error) {
 	if isAttached(config) {
 		return nil, ErrAttached
@@ -74,6 +79,17 @@ type visit struct {
 	cache  *Cache
 	found  *share.Found
 	stored atomic.Pointer[[]byte]
+}
+
+// NetConn is the connection that the inner listener has accepted.
+func (v *visit) NetConn() net.Conn { return v.Conn }
+
+// SyscallConn is that of the same, if it has one: programs set options of the socket by it.
+func (v *visit) SyscallConn() (syscall.RawConn, error) {
+	if socket, ok := v.Conn.(syscall.Conn); ok {
+		return socket.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 // attach has own keep sessions in the cache. Where that cannot be, it issues these tickets: no two configs of a program

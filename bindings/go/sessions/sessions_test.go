@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"net"
 	"net/http"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -394,6 +397,57 @@ func TestHTTPServers(t *testing.T) {
 	}
 }
 
+// onlyConn hides all but a net.Conn.
+type onlyConn struct{ net.Conn }
+
+type hiding struct{ net.Listener }
+
+func (h hiding) Accept() (net.Conn, error) {
+	conn, err := h.Listener.Accept()
+	return onlyConn{conn}, err
+}
+
+func TestTheConnectionBelowIsWithinReach(t *testing.T) {
+	cache := open(t, options(sharetest.New(t)))
+	below := func(inner net.Listener) net.Conn {
+		listener, err := cache.Listener(inner, new(tls.Config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		client, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn.(*tls.Conn).NetConn()
+	}
+	conn := below(testtls.Listen(t))
+	wrapped, ok := conn.(interface{ NetConn() net.Conn })
+	if !ok {
+		t.Fatalf("%T does not say what it wraps", conn)
+	}
+	if _, ok := wrapped.NetConn().(*net.TCPConn); !ok {
+		t.Errorf("%T", wrapped.NetConn())
+	}
+	// As gRPC does, for options of the socket.
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		t.Fatalf("%T is no syscall.Conn", conn)
+	}
+	if _, err := socket.SyscallConn(); err != nil {
+		t.Error(err)
+	}
+	if _, err := below(hiding{testtls.Listen(t)}).(syscall.Conn).SyscallConn(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
 func TestOneThingIsAttached(t *testing.T) {
 	cache, config := open(t, options(sharetest.New(t))), new(tls.Config)
 	if err := cache.Attach(config); err != nil {
@@ -404,6 +458,16 @@ func TestOneThingIsAttached(t *testing.T) {
 	}
 	if _, err := cache.Listener(nil, config); err != sessions.ErrAttached {
 		t.Error(err)
+	}
+	if err := cache.Attach(config.Clone()); err != sessions.ErrAttached {
+		t.Error(err)
+	}
+	// What docs/go.md says to do instead.
+	before := new(tls.Config)
+	for _, each := range []*tls.Config{before.Clone(), before} {
+		if err := cache.Attach(each); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := sessions.Open(context.Background(), sessions.Options{}); err == nil {
 		t.Error("no context, and no error")
