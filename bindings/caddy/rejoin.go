@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -41,6 +43,7 @@ type Keys struct {
 
 	log      *slog.Logger
 	ring     *ticketkeys.Ring
+	reports  *reports
 	settings *caddytls.SessionTicketService
 	own      [][32]byte
 	ownSince time.Time
@@ -58,19 +61,11 @@ func (k *Keys) Provision(ctx caddy.Context) error {
 	if k.Context == "" {
 		k.Context = defaultContext
 	}
-	return k.options().Check()
+	return k.options(nil).Check()
 }
 
-func (k *Keys) options() share.Options {
-	return share.Options{Socket: k.Socket, Context: k.Context, User: k.User, Report: k.report}
-}
-
-func (k *Keys) report(err error) {
-	if err != nil {
-		k.log.Warn("rejoin: " + err.Error())
-		return
-	}
-	k.log.Info("rejoin: the share gives ticket keys")
+func (k *Keys) options(report func(error)) share.Options {
+	return share.Options{Socket: k.Socket, Context: k.Context, User: k.User, Report: report}
 }
 
 // rings has one for each share and context, so that keys outlast a change of the configuration.
@@ -78,7 +73,8 @@ var rings = caddy.NewUsagePool()
 
 type followed struct {
 	*ticketkeys.Ring
-	stop context.CancelFunc
+	reports *reports
+	stop    context.CancelFunc
 }
 
 // Destruct is for Caddy's pool.
@@ -89,18 +85,62 @@ func (f followed) Destruct() error {
 
 func (k *Keys) key() string { return fmt.Sprintf("%q %q %q", k.Socket, k.Context, k.User) }
 
+// reports go to the log of the newest configuration that has the ring.
+type reports struct {
+	lock sync.Mutex
+	logs []*slog.Logger
+	told bool
+	last error
+}
+
+func (r *reports) report(err error) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.told, r.last = true, err
+	r.tell()
+}
+
+// join has the reports go to this log until it leaves, and begins with the present state.
+func (r *reports) join(log *slog.Logger) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.logs = append(r.logs, log)
+	r.tell()
+}
+
+func (r *reports) leave(log *slog.Logger) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.logs = slices.DeleteFunc(r.logs, func(one *slog.Logger) bool { return one == log })
+}
+
+// tell is called with the lock.
+func (r *reports) tell() {
+	if !r.told || len(r.logs) == 0 {
+		return
+	}
+	log := r.logs[len(r.logs)-1]
+	if r.last != nil {
+		log.Warn("rejoin: " + r.last.Error())
+		return
+	}
+	log.Info("rejoin: the share gives ticket keys")
+}
+
 // Initialize is for Caddy. It returns the ring's keys, or Caddy's own if there are none yet.
 func (k *Keys) Initialize(settings *caddytls.SessionTicketService) ([][32]byte, error) {
 	k.settings = settings
 	found, _, err := rings.LoadOrNew(k.key(), func() (caddy.Destructor, error) {
 		ctx, stop := context.WithCancel(context.Background())
-		ring, err := ticketkeys.Follow(ctx, ticketkeys.Options{Options: k.options()})
-		return followed{ring, stop}, err
+		reports := new(reports)
+		ring, err := ticketkeys.Follow(ctx, ticketkeys.Options{Options: k.options(reports.report)})
+		return followed{ring, reports, stop}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.ring = found.(followed).Ring
+	k.ring, k.reports = found.(followed).Ring, found.(followed).reports
+	k.reports.join(k.log)
 	select {
 	case <-k.ring.Ready():
 	case <-time.After(patience):
@@ -138,6 +178,7 @@ func (k *Keys) Next(done <-chan struct{}) <-chan [][32]byte {
 
 func (k *Keys) send(lists chan<- [][32]byte, done <-chan struct{}) {
 	defer rings.Delete(k.key())
+	defer k.reports.leave(k.log)
 	turn := time.NewTicker(time.Duration(k.settings.RotationInterval))
 	defer turn.Stop()
 	for {

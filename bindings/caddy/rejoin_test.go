@@ -289,12 +289,7 @@ func TestAReloadKeepsTheKeys(t *testing.T) {
 	client := s.client(tls.VersionTLS13)
 	visit(t, client, address)
 	shared.Stop()
-	var port int
-	fmt.Sscanf(address, "127.0.0.1:%d", &port)
-	path := s.caddyfile(t, shared.Socket, option+"\n\tgrace_period 1s", port, admin)
-	if told, err := exec.Command(program, "reload", "--config", path, "--adapter", "rejoin", "--address", fmt.Sprintf("localhost:%d", admin)).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, told)
-	}
+	s.reload(t, shared.Socket, option+"\n\tgrace_period 1s", address, admin)
 	said.waitFor(t, "load complete", 1)
 	if !visit(t, client, address) || !s.opens(t, address, 1) {
 		t.Error("the keys did not outlast the reload")
@@ -302,6 +297,52 @@ func TestAReloadKeepsTheKeys(t *testing.T) {
 	shared.Start()
 	shared.Ring(key(2))
 	until(t, "Caddy follows again", func() bool { return s.opens(t, address, 2) })
+}
+
+// reload gives a Caddy another configuration.
+func (s *site) reload(t *testing.T, socket, option, address string, admin int) {
+	t.Helper()
+	var port int
+	fmt.Sscanf(address, "127.0.0.1:%d", &port)
+	path := s.caddyfile(t, socket, option, port, admin)
+	if told, err := exec.Command(program, "reload", "--config", path, "--adapter", "rejoin", "--address", fmt.Sprintf("localhost:%d", admin)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, told)
+	}
+}
+
+func TestAReloadTakesTheMessagesToTheNewLog(t *testing.T) {
+	shared, s := sharetest.New(t), newSite(t)
+	shared.Ring(key(1))
+	address, admin, first := s.caddy(t, shared.Socket, option)
+	first.waitFor(t, "rejoin: the share gives ticket keys", 1)
+	path := filepath.Join(s.folder, "log")
+	s.reload(t, shared.Socket, option+"\n\tlog {\n\t\toutput file "+path+"\n\t}", address, admin)
+	says := func(words string) func() bool {
+		return func() bool {
+			said, _ := os.ReadFile(path)
+			return bytes.Contains(said, []byte(words))
+		}
+	}
+	until(t, "the new log has the present state", says("rejoin: the share gives ticket keys"))
+	shared.Stop()
+	until(t, "the new log has a change", says("rejoin: no share at"))
+	if strings.Contains(first.String(), "rejoin: no share at") {
+		t.Error("the old log has it, too")
+	}
+	// What does not start leaves the log where it was.
+	other := filepath.Join(s.folder, "other")
+	refused := s.write(t, "refused.json", fmt.Appendf(nil, `{"admin":{"listen":"localhost:%d"},"logging":{"logs":{"default":{"writer":{"output":"file","filename":%q}}}},
+"apps":{"tls":{"session_tickets":{"key_source":{"provider":"rejoin","context":"shop","socket":%q}}},
+"http":{"servers":{"taken":{"listen":["192.0.2.1:1"]}}}}}`, admin, other, shared.Socket))
+	if told, err := exec.Command(program, "reload", "--config", refused, "--address", fmt.Sprintf("localhost:%d", admin)).CombinedOutput(); err == nil {
+		t.Fatalf("it started: %s", told)
+	}
+	before, _ := os.ReadFile(path)
+	shared.Start()
+	until(t, "the log has the next change", func() bool {
+		said, _ := os.ReadFile(path)
+		return bytes.Contains(said[len(before):], []byte("rejoin: the share gives ticket keys"))
+	})
 }
 
 func TestTheCaddyfile(t *testing.T) {
