@@ -1,8 +1,9 @@
 import type { EventEmitter } from 'node:events';
 import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { Agent as HttpsAgent, AgentOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
-import type { ConnectionOptions, PeerCertificate, Server, TLSSocket } from 'node:tls';
+import type { ConnectionOptions, PeerCertificate, Server } from 'node:tls';
 
 /** What all uses of `rejoin share` have. */
 export interface ShareOptions {
@@ -59,8 +60,8 @@ export interface Sessions extends EventEmitter {
     stored: number;
     noRoom: number;
   };
-  /** Says when the client of this connection comes back. Resolves to whether the share has its session. */
-  hint(socket: TLSSocket, returnsInS: number): Promise<boolean>;
+  /** Says when the client of this connection, a `request.socket`, comes back. Resolves to whether the share has its session. */
+  hint(socket: Socket, returnsInS: number): Promise<boolean>;
   close(): void;
   on(event: 'ready', listener: () => void): this;
   on(event: 'down', listener: (error: Error) => void): this;

@@ -30,7 +30,8 @@ class Sessions extends Attached {
   #listeners;
   #waiting = [];
   #longestBytes = 0;
-  #ids = new WeakMap();
+  // The id is on the socket itself, because http2 gives handlers a proxy for it.
+  #id = Symbol('rejoin');
   #counts = { asked: 0, found: 0, late: 0, stored: 0, noRoom: 0 };
 
   constructor(server, options) {
@@ -53,10 +54,19 @@ class Sessions extends Attached {
 
   /** Says when the client of this connection comes back, in seconds. Resolves to whether the share keeps its session. */
   async hint(socket, returnsInS) {
-    const id = this.#ids.get(socket);
+    const id = this.#idOf(socket);
     if (id === undefined) return false;
     const answer = await this.#ask({ hint: { id, returns_in_s: returnsInS } }, GIVEN_UP_MS);
     return answer?.hinted === true;
+  }
+
+  // A proxy throws when its connection is gone.
+  #idOf(socket) {
+    try {
+      return socket[this.#id];
+    } catch {
+      return undefined;
+    }
   }
 
   // A connection from before a change may make a session at any time, and Node does not tell which one did.
@@ -132,7 +142,7 @@ class Sessions extends Attached {
     const { id } = described(socket.getSession());
     if (id.length === 0) return;
     const text = id.toString('base64');
-    this.#ids.set(socket, text);
+    socket[this.#id] = text;
     socket.once(errorMonitor, (error) => {
       if (String(error?.code).startsWith('ERR_SSL_')) this.#ask({ remove: text }, GIVEN_UP_MS);
     });

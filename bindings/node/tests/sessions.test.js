@@ -3,6 +3,8 @@
 
 const assert = require('node:assert');
 const { constants } = require('node:crypto');
+const http2 = require('node:http2');
+const https = require('node:https');
 const path = require('node:path');
 const tls = require('node:tls');
 const test = require('node:test');
@@ -177,6 +179,47 @@ test('an application says when a client comes back', async (t) => {
   assert.strictEqual(await hinted, true);
   assert.strictEqual(share.asked.find((fields) => fields.hint).hint.returns_in_s, 60);
 });
+
+// What a handler calls `request.socket` is the socket with https, and a proxy for it with http2.
+for (const kind of ['https', 'http2', 'http/1.1 of http2']) {
+  test(`a handler says when a client comes back, with ${kind}`, async (t) => {
+    const socket = path.join(folder(t), 's.sock');
+    const share = await sessionShare(t, socket);
+    const pair = certify(t, ['localhost']);
+    const options = { ...STATEFUL, ...pair, allowHTTP1: true };
+    const server = kind === 'https' ? https.createServer(options) : http2.createSecureServer(options);
+    const kept_ = sessions(server, { context: CONTEXT, socket, retryMs: 20, deadlineMs: 2_000 });
+    t.after(() => kept_.close());
+    const hinted = [];
+    server.on('request', async (request, response) => {
+      hinted.push(await kept_.hint(request.socket, 60));
+      response.end();
+      const { socket: late } = request;
+      request.once('close', () => gone(kept_.hint(late, 60)));
+    });
+    let gone;
+    const afterwards = new Promise((resolve) => (gone = resolve));
+    await once(kept_, 'ready');
+    const port = await serve(t, server);
+    await (kind === 'http2' ? get2 : get1)(port, pair.cert);
+    assert.deepStrictEqual(hinted, [true]);
+    assert.strictEqual(typeof await afterwards, 'boolean', 'it throws at nobody');
+    assert.strictEqual(await kept_.hint(undefined, 60), false);
+    assert.strictEqual(share.asked.find((fields) => fields.hint).hint.returns_in_s, 60);
+  });
+}
+
+async function get1(port, ca) {
+  const request = https.get({ port, ca, host: '127.0.0.1', servername: 'localhost', agent: false });
+  const [response] = await once(request, 'response');
+  await once(response.resume(), 'end');
+}
+
+async function get2(port, ca) {
+  const session = http2.connect(`https://127.0.0.1:${port}`, { ca, servername: 'localhost' });
+  await once(session.request({ ':path': '/' }).resume(), 'end');
+  session.close();
+}
 
 test('a server with listeners of its own is left alone', (t) => {
   const server = tls.createServer(certify(t, ['localhost']));

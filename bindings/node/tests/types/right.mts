@@ -9,6 +9,8 @@ const lifetime: number | undefined = keys.status.ticketLifetimeS;
 ticketKeys(http2.createSecureServer({}), { context: 'shop' }).close();
 const kept = sessions(tls.createServer({}), { context: 'shop', deadlineMs: 10 });
 const hinted = (socket: tls.TLSSocket): Promise<boolean> => kept.hint(socket, 60);
+https.createServer((request) => kept.hint(request.socket, 60));
+http2.createSecureServer((request) => kept.hint(request.socket, 60));
 https.get('https://localhost/', { agent: new Agent({ keepAlive: true, rejoin: { label: 'shop' } }) });
 
 async function program(): Promise<boolean> {
