@@ -2,6 +2,7 @@
 //!
 //! HAProxy holds three keys. A new one pushes the oldest out, and the second of the three encrypts.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,15 +122,25 @@ async fn ask(socket: &Path, line: &[u8]) -> Result<Zeroizing<Vec<u8>>, String> {
         stream.write_all(line).await?;
         let mut answer = Zeroizing::new(Vec::with_capacity(LONGEST_ANSWER_BYTES as usize));
         stream.take(LONGEST_ANSWER_BYTES).read_to_end(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
+        Ok::<_, io::Error>(answer)
     };
     let answered = timeout(PATIENCE, asked).await;
     let answered = answered.map_err(|_| "does not answer".to_owned())?;
-    answered.map_err(|cause| {
-        format!(
-            "cannot be reached: {cause}; write `stats socket … level admin` in its configuration"
-        )
-    })
+    answered.map_err(|cause| unreached(socket, &cause))
+}
+
+/// Says what is in the way of the socket.
+fn unreached(socket: &Path, cause: &io::Error) -> String {
+    let line = match cause.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let socket = socket.display();
+            format!(
+                "`stats socket {socket} user NAME mode 600 level admin`, with the user of this process,"
+            )
+        }
+        _ => "`stats socket … level admin`".to_owned(),
+    };
+    format!("cannot be reached: {cause}; write {line} in its configuration")
 }
 
 #[cfg(test)]
@@ -158,6 +169,18 @@ mod tests {
         assert_eq!(pushed(&["z", "a", "b"]), "c");
         assert_eq!(pushed(&["a", "b", "a"]), "bc");
         assert_eq!(pushed(&[]), "abc");
+    }
+
+    #[test]
+    fn a_socket_of_another_user_is_said_how_it_would_be_ours() {
+        let told = |kind: io::ErrorKind| unreached(Path::new("/run/ha.sock"), &kind.into());
+        let denied = told(io::ErrorKind::PermissionDenied);
+        assert!(
+            denied.contains("`stats socket /run/ha.sock user NAME mode 600 level admin`"),
+            "{denied}"
+        );
+        let missing = told(io::ErrorKind::NotFound);
+        assert!(missing.contains("`stats socket … level admin`"), "{missing}");
     }
 
     #[test]
