@@ -22,8 +22,8 @@ const DENIED: &str = "Permission denied";
 const REFUSES: &str = "refuses: write `stats socket … level admin` in its configuration";
 const LONGEST_ANSWER_BYTES: u64 = 64 * 1024;
 
-/// Gives HAProxy the keys for this time. `file` is the file of `tls-ticket-keys`, as the configuration names it or relative
-/// to this process's folder; HAProxy has read it when it started.
+/// Gives HAProxy the keys for this time, if it has others. Returns true if it had. `file` is the file of `tls-ticket-keys`, as
+/// the configuration names it or relative to this process's folder; HAProxy has read it when it started.
 ///
 /// # Errors
 /// [`Error::Haproxy`], which names the remedy.
@@ -33,7 +33,7 @@ pub async fn push(
     ring: &KeyRing,
     context: &Context,
     now_s: u64,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let failed = |problem: String| Error::Haproxy { socket: socket.into(), problem };
     let wanted = haproxy_keys(&Listing::of(ring, context, ServerKeyForm::Haproxy, now_s));
     let shown = ask(socket, b"show tls-keys\n").await.map_err(failed)?;
@@ -48,12 +48,12 @@ pub async fn push(
         commands.add(";");
     }
     let commands = commands.done();
-    let Some((b';', commands)) = commands.split_last() else { return Ok(()) };
+    let Some((b';', commands)) = commands.split_last() else { return Ok(false) };
     let line = Zeroizing::new([commands, b"\n"].concat());
     let answer = ask(socket, &line).await.map_err(failed)?;
     let answer = String::from_utf8_lossy(&answer);
     if answer.matches("updated").count() == missing(&held, &texts).len() {
-        return Ok(());
+        return Ok(true);
     }
     // It shows keys at any level.
     if answer.contains(DENIED) {

@@ -152,7 +152,9 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         output,
         push,
         then,
-        overdue: None,
+        again: None,
+        is_refused: false,
+        owes_then: false,
         restored: None,
         is_fit: false,
     };
@@ -226,8 +228,12 @@ struct Exporter {
     output: PathBuf,
     push: Option<PathBuf>,
     then: Option<Then>,
-    /// The time to tell the server again, if it has not taken the newest keys.
-    overdue: Option<Instant>,
+    /// The time to tell the server again, if it has not taken the newest keys, or if HAProxy may have read older ones.
+    again: Option<Instant>,
+    /// True once the operator was told that the server has not taken the newest keys.
+    is_refused: bool,
+    /// True if `--then` has not succeeded with the newest keys.
+    owes_then: bool,
     /// The last time that files were gone.
     restored: Option<Instant>,
     /// True once the operator was told what the server cannot hold.
@@ -236,7 +242,7 @@ struct Exporter {
 
 impl Exporter {
     const LOOK_EVERY: Duration = Duration::from_secs(1);
-    /// The pause before a server that refused is told again.
+    /// The pause before a server that refused is told again, and before HAProxy's keys are compared again.
     const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
     /// Writes the keys, and tells the server if they are new, or if it was not told by the run before.
@@ -254,6 +260,7 @@ impl Exporter {
         let mark = Untold::of(&self.output)?;
         if changed || mark.is_set() {
             mark.set();
+            self.owes_then = true;
             let (then, told) = self.server().tell().await;
             self.then = then;
             told?;
@@ -303,9 +310,10 @@ impl Exporter {
                     self.note_answer(answer, is_news);
                 }
             }
-            let is_overdue = self.overdue.is_some_and(|time| time <= Instant::now());
-            if telling.is_none() && (is_due || is_overdue) && self.source.ring().is_some() {
+            let is_to_repeat = self.again.is_some_and(|time| time <= Instant::now());
+            if telling.is_none() && (is_due || is_to_repeat) && self.source.ring().is_some() {
                 is_news = std::mem::take(&mut is_due);
+                self.owes_then |= is_news;
                 let server = self.server();
                 telling = Some(tokio::spawn(server.tell()));
             }
@@ -349,15 +357,27 @@ impl Exporter {
         Ok(())
     }
 
-    /// Says whether the server has taken the keys. `is_news`: it was told of these for the first time.
-    fn note_answer(&mut self, answer: anyhow::Result<()>, is_news: bool) {
+    /// Says whether the server has taken the keys, and when it is told again. `is_news`: it was told of these for the first
+    /// time.
+    fn note_answer(&mut self, answer: anyhow::Result<Had>, is_news: bool) {
+        let again = Instant::now() + Self::AGAIN_AFTER;
+        let output = self.output.display();
         match answer {
-            Ok(()) if self.overdue.take().is_some() => {
-                terminal::print(&format!("{}: the server has the keys now", self.output.display()));
+            Ok(had) => {
+                let was_refused = std::mem::take(&mut self.is_refused);
+                if was_refused {
+                    terminal::print(&format!("{output}: the server has the keys now"));
+                } else if had == Had::Others && !is_news {
+                    terminal::print(&format!(
+                        "{output}: the server had other keys, and has these now"
+                    ));
+                }
+                self.owes_then = false;
+                // A reload reads the file early. Until the new process takes over, the socket is still the old one's.
+                self.again = self.push.is_some().then_some(again);
             }
-            Ok(()) => {}
             Err(error) => {
-                if is_news || self.overdue.is_none() {
+                if is_news || !self.is_refused {
                     terminal::complain(&format!(
                         "{}; the files are written, and the server goes on with the keys it has: it is told again \
                          every {} s",
@@ -365,7 +385,8 @@ impl Exporter {
                         Self::AGAIN_AFTER.as_secs()
                     ));
                 }
-                self.overdue = Some(Instant::now() + Self::AGAIN_AFTER);
+                self.is_refused = true;
+                self.again = Some(again);
             }
         }
     }
@@ -377,6 +398,7 @@ impl Exporter {
             output: self.output.clone(),
             context: self.context.clone(),
             then: self.then.take(),
+            runs_then: self.owes_then,
         }
     }
 
@@ -436,22 +458,36 @@ struct Server {
     output: PathBuf,
     context: Context,
     then: Option<Then>,
+    runs_then: bool,
+}
+
+/// What a server had when it was told of the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Had {
+    /// Other keys, as HAProxy showed.
+    Others,
+    /// The same, or nobody knows.
+    These,
 }
 
 impl Server {
-    /// Gives HAProxy the keys, and runs `--then`. Returns that for the next time.
-    async fn tell(mut self) -> (Option<Then>, anyhow::Result<()>) {
+    /// Gives HAProxy the keys, and runs `--then` if that is due. Returns that for the next time.
+    async fn tell(mut self) -> (Option<Then>, anyhow::Result<Had>) {
         let told = self.try_to_tell().await;
         (self.then, told)
     }
 
-    async fn try_to_tell(&mut self) -> anyhow::Result<()> {
+    async fn try_to_tell(&mut self) -> anyhow::Result<Had> {
+        let mut had = Had::These;
         if let Some((socket, ring)) = &self.push {
-            haproxy::push(socket, &self.output, ring, &self.context, cluster::now_s()?).await?;
+            let now_s = cluster::now_s()?;
+            if haproxy::push(socket, &self.output, ring, &self.context, now_s).await? {
+                had = Had::Others;
+            }
         }
-        match &mut self.then {
-            Some(then) => then.run().await,
-            None => Ok(()),
+        if let Some(then) = self.then.as_mut().filter(|_| self.runs_then) {
+            then.run().await?;
         }
+        Ok(had)
     }
 }

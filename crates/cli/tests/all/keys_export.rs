@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -528,6 +529,49 @@ fn haproxy_takes_keys_without_a_reload() {
     assert!(haproxy.process.ended().is_none(), "the same process");
     let told = exporter.complaints();
     assert!(told.lines().all(|line| !line.contains("did not take")), "{told}");
+}
+
+/// A reload reads the file while a key is being revoked; the push still reaches the worker before it, and the next one has
+/// the revoked key. Half a minute of the exporter lasts half a second.
+#[test]
+fn haproxy_that_came_to_older_keys_is_given_the_newest_again() {
+    let Some(clock) = Clock::faster(60) else {
+        eprintln!("skipped: faketime is not installed");
+        return;
+    };
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, socket, turns] = ["keys", "socket", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "haproxy", "--output", &keys, "--push", &socket, "--then", &then];
+    let exporter = Exporter::start(&clock, &folder, &[&words[..], &[&option, &file]].concat());
+    wait_until("the file", || Path::new(&keys).exists());
+    let Some(haproxy) = Haproxy::start(&folder) else { return };
+    wait_until("the push", || exporter.said().ends_with("the server has the keys now\n"));
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    let (first, told) = (haproxy.encrypts_under(), exporter.complaints());
+    assert!(names(&keys).contains(&first));
+    let bytes =
+        STANDARD.decode(fs::read_to_string(&keys).expect("keys").lines().next().expect("one"));
+    let older = STANDARD.encode(vec![7; bytes.expect("base64").len()]);
+    for times in 1..=2 {
+        let set = format!("set ssl tls-key {keys} {older};");
+        let answer = ask(&socket, &format!("{}\n", set.repeat(3)));
+        assert_eq!(answer.matches("updated").count(), 3, "{answer}");
+        let said = || exporter.said().matches("the server had other keys").count();
+        wait_until("its word", || said() == times);
+        assert_eq!(haproxy.encrypts_under(), first);
+    }
+    assert_eq!((turns(), exporter.complaints()), (1, told), "only HAProxy was told");
+}
+
+/// Sends a line to HAProxy's runtime socket, and returns the answer.
+fn ask(socket: &str, line: &str) -> String {
+    let (mut stream, mut answer) =
+        (UnixStream::connect(socket).expect("it listens"), String::new());
+    stream.write_all(line.as_bytes()).expect("written");
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 #[test]
