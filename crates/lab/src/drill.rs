@@ -91,7 +91,7 @@ pub struct Report {
     /// From its end on.
     pub after: Seen,
     /// The time from the end of the fault until clients resumed as before, in seconds: a second in which at most ten points
-    /// fewer did. `None`: they did not.
+    /// fewer did. `None`: they did not, or they did not resume before the fault.
     pub resumed_again_s: Option<f64>,
     /// Percent of the visits that were due and were made. A client makes one at a time.
     pub made_percent: f64,
@@ -105,6 +105,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const RETURNS_AFTER: Duration = Duration::from_millis(400);
 /// Visits of a client until it comes without its session. Servers that keep sessions themselves would soon have them all.
 const VISITS: usize = 5;
+/// The least percentage that resumes before the fault. Where fewer do, nothing can be learned of the fault.
+const LEAST_BEFORE: f64 = 30.0;
 /// Fewer resume as before if it is less by so many points.
 const AS_BEFORE: f64 = 10.0;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -173,9 +175,11 @@ pub async fn run(
 
     let before = visits.seen(began, broken_at);
     let least = before.resumed_percent - AS_BEFORE;
-    let ends = (4..).map(|steps| mended_at + steps * STEP).take_while(|end| *end <= over);
-    let again =
-        ends.into_iter().find(|end| visits.seen(*end - WINDOW, *end).resumed_percent >= least);
+    let mut ends = (4..).map(|steps| mended_at + steps * STEP).take_while(|end| *end <= over);
+    let is_as_before = |end: &Instant| {
+        before.shows_resumption() && visits.seen(*end - WINDOW, *end).resumed_percent >= least
+    };
+    let again = ends.find(is_as_before);
     let due = (over - began).as_secs_f64() * f64::from(settings.per_second);
     Ok(Report {
         complete,
@@ -185,6 +189,16 @@ pub async fn run(
         resumed_again_s: again.map(|end| (end - mended_at).as_secs_f64()),
         made_percent: 100.0 * visits.all().len() as f64 / due.max(1.0),
     })
+}
+
+impl Seen {
+    /// The percentage that resumes where each server resumes the others' sessions.
+    pub const ALL_PERCENT: f64 = 100.0 * (VISITS - 1) as f64 / VISITS as f64;
+
+    /// Returns true if clients resume at all. Of a cluster in which few do nothing can be learned by breaking it.
+    pub fn shows_resumption(&self) -> bool {
+        self.resumed_percent >= LEAST_BEFORE
+    }
 }
 
 impl Fault {

@@ -151,6 +151,9 @@ fn shown(report: &Report) -> String {
     }
     lines.push(match report.resumed_again_s {
         _ if !report.complete => "interrupted: these are the figures so far".to_owned(),
+        None if !report.before.shows_resumption() => {
+            "clients did not resume before the fault".to_owned()
+        }
         Some(seconds) => format!("clients resume as before {seconds:.1} s after the fault"),
         None => "clients do not resume as before after the fault".to_owned(),
     });
@@ -174,6 +177,13 @@ fn judge(report: &Report) -> anyhow::Result<()> {
     if *made_percent < LEAST_MADE {
         let made = format!("{KEPT_UP}: {made_percent:.0} % of the visits were made");
         return Err(Doubted(made).into());
+    }
+    if !before.shows_resumption() {
+        let (percent, all) = (before.resumed_percent, Seen::ALL_PERCENT);
+        anyhow::bail!(
+            "clients did not resume before the fault ({percent:.0} %, and {all:.0} % do in a cluster), so the drill shows \
+             nothing: rejoin doctor HOST:PORT and rejoin cluster status tell why"
+        );
     }
     match report.resumed_again_s {
         _ if failed > 0 => Err(anyhow!("{failed} visits failed")),

@@ -13,6 +13,7 @@ mod cost_caches;
 mod demo;
 mod demo_client;
 mod doctor;
+mod drill;
 mod keeping_up;
 mod keys;
 mod keys_export;
