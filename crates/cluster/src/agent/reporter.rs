@@ -68,7 +68,7 @@ impl Reporter {
     pub(super) async fn run(&self, mut link: Link) {
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut last, mut has_reported) = (None, false);
+        let (mut last, mut reported_ms) = (None, None);
         loop {
             look.tick().await;
             let (machines, report) = self.report();
@@ -81,11 +81,13 @@ impl Reporter {
             let put = timeout(Agent::ANSWERS_WITHIN, machines.put(&mut link, &report)).await;
             match put {
                 Ok(Ok(before)) => {
-                    // The first one replaces that of an agent before.
+                    // An earlier report is that of an agent before: the first one replaces it, and a Valkey that lost
+                    // writes may have it again.
+                    let is_later = |of: &Report| reported_ms.is_some_and(|own| of.at_ms > own);
                     let is_shared =
-                        has_reported && before.is_some_and(|of| of.agent != report.agent);
+                        before.is_some_and(|of| of.agent != report.agent && is_later(&of));
                     self.note_shared(is_shared, &report);
-                    has_reported = true;
+                    reported_ms = Some(report.at_ms);
                 }
                 Ok(Err(error @ Error::TooManyMachines { .. })) => self.note_trouble(error),
                 // Others are noticed by whoever follows the ring.

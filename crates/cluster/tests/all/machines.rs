@@ -236,6 +236,41 @@ async fn a_name_that_two_machines_have_is_told() {
     drop(twins);
 }
 
+/// After a failover or a restart, Valkey may have an earlier report again: that of this machine's last agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_from_before_a_restart_is_no_other_machine() {
+    let valkey = Valkey::start(&[]);
+    let before = machine(&valkey, "one");
+    let take = async || census(&valkey, &[]).await;
+    let agent = |census: &Census| find(census, "one").map(|of| of.report.agent);
+    let of_before = agent(&until("one", &take, |census| agent(census).is_some()).await);
+    let [id] = &ids(&valkey).await[..] else { panic!("one id") };
+    let get = redis::cmd("HGET").arg(MACHINES).arg(&id[..]).to_owned();
+    let report: Vec<u8> = get.query_async(&mut link(&valkey).await).await.expect("a report");
+    drop(before);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tells = Arc::clone(&told);
+    let after = telling(&valkey, "one", "one", move |news| {
+        tells.lock().expect("no panic").push(format!("{news:?}"));
+    });
+    until("its next agent", &take, |census| agent(census) != of_before).await;
+    let set = redis::cmd("HSET").arg(MACHINES).arg(&id[..]).arg(report).to_owned();
+    set.exec_async(&mut link(&valkey).await).await.expect("set");
+    assert_eq!(agent(&take().await), of_before);
+    // What is new makes it report at once, and again with what that told it.
+    for version in [2, 3] {
+        rotate(&valkey).await;
+        let is_reported = |census: &Census| {
+            find(census, "one").is_some_and(|of| of.report.ring_version == version)
+        };
+        let census = until("its report", &take, is_reported).await;
+        assert_eq!(census.machines[0].problems(version), []);
+    }
+    let told = told.lock().expect("no panic");
+    assert!(!told.iter().any(|line| line.contains("SharedName")), "{told:?}");
+    drop(after);
+}
+
 /// Reports of machines that nobody runs.
 struct Reports {
     valkey: Valkey,
