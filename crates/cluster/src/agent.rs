@@ -25,7 +25,7 @@ use crate::health::{Health, Sent};
 use crate::sessions::Sessions;
 use crate::{
     ClusterKeys, ClusterSecret, Error, Followed, KeyFile, RingRecord, Settings, SiteKeys,
-    SiteLinks, SiteName, Sites,
+    SiteLinks, SiteName, Sites, without_numbers,
 };
 use abroad::Abroad;
 use carrier::Carrier;
@@ -347,8 +347,9 @@ struct ToldOfAll {
 
 impl ToldOfAll {
     fn tell(&mut self, followed: &Followed, links: &SiteLinks, tell: &mut impl FnMut(News<'_>)) {
+        let now = Instant::now();
         match (&followed.own.outcome, links.own().primary()) {
-            (Err(error), _) if self.own.is_news_of(error) => tell(News::Cut(error)),
+            (Err(error), _) if self.own.is_news_of(error, now) => tell(News::Cut(error)),
             (Ok(()), Some(primary)) if self.own.is_linked_anew(&primary) => {
                 tell(News::Linked(&primary));
             }
@@ -358,7 +359,7 @@ impl ToldOfAll {
             return;
         };
         match (&home.outcome, link.primary()) {
-            (Err(error), _) if self.home.is_news_of(error) => tell(News::HomeCut(site, error)),
+            (Err(error), _) if self.home.is_news_of(error, now) => tell(News::HomeCut(site, error)),
             (Ok(()), Some(primary)) if self.home.is_linked_anew(&primary) => {
                 tell(News::HomeLinked(site));
             }
@@ -370,13 +371,17 @@ impl ToldOfAll {
 #[derive(Default)]
 struct Told {
     linked_with: Option<Arc<str>>,
-    /// The reasons since Valkey answered last.
+    /// The reasons since Valkey answered last, the oldest first.
     causes: Vec<String>,
+    /// The time at which the last of them was told.
+    told_at: Option<Instant>,
 }
 
 impl Told {
-    /// The most reasons that are told while Valkey does not answer.
+    /// The most reasons that are remembered while Valkey does not answer.
     const MOST_CAUSES: usize = 8;
+    /// The time between further ones, each of which replaces the oldest.
+    const FURTHER_AFTER: Duration = Duration::from_secs(60);
 
     fn is_linked_anew(&mut self, primary: &Arc<str>) -> bool {
         self.causes.clear();
@@ -384,14 +389,22 @@ impl Told {
         before.as_ref() != Some(primary)
     }
 
-    fn is_news_of(&mut self, error: &Error) -> bool {
+    fn is_news_of(&mut self, error: &Error, now: Instant) -> bool {
         self.linked_with = None;
-        let cause = error.to_string();
-        let is_news = self.causes.len() < Self::MOST_CAUSES && !self.causes.contains(&cause);
-        if is_news {
-            self.causes.push(cause);
+        // Some tell the time, and are another text each second.
+        let cause = without_numbers(&error.to_string());
+        if self.causes.contains(&cause) {
+            return false;
         }
-        is_news
+        if self.causes.len() == Self::MOST_CAUSES {
+            if self.told_at.is_some_and(|at| now < at + Self::FURTHER_AFTER) {
+                return false;
+            }
+            self.causes.remove(0);
+        }
+        self.causes.push(cause);
+        self.told_at = Some(now);
+        true
     }
 }
 
@@ -462,6 +475,36 @@ mod tests {
         let store = Store::open_for_cluster(folder, &name, Some(&settings), &[7; 16]);
         let store = Arc::new(store.expect("made"));
         Postman { store, health: Arc::default(), is_over: Arc::default() }
+    }
+
+    /// rustls tells of an expired certificate how many seconds ago that was.
+    #[test]
+    fn a_cause_is_told_once_whatever_its_numbers_and_further_ones_now_and_then() {
+        let (mut told, begin) = (Told::default(), Instant::now());
+        let mut is_news = |text: &str, after_s| {
+            let error =
+                Error::Valkey(redis::RedisError::from(std::io::Error::other(text.to_owned())));
+            told.is_news_of(&error, begin + Duration::from_secs(after_s))
+        };
+        let expired = |time: u64| {
+            format!(
+                "10.0.0.5:6379: certificate expired: verification time {time} (UNIX), ({} seconds ago)",
+                time - 7
+            )
+        };
+        assert!(is_news(&expired(1_700_000_000), 0));
+        assert!((1..60).all(|second| !is_news(&expired(1_700_000_000 + second), second)));
+        assert!(
+            is_news(&expired(1_700_000_000).replace("0.5:6379", "0.6:6379"), 0),
+            "another server"
+        );
+        for text in ["one", "two", "three", "four", "five", "six"] {
+            assert!(is_news(text, 1) && !is_news(text, 1), "{text}");
+        }
+        assert!(!is_news("the ninth", 60) && is_news("the ninth", 61) && !is_news("the ninth", 62));
+        assert!(!is_news("six", 122) && !is_news("the tenth", 120) && is_news("the tenth", 121));
+        // The oldest were forgotten.
+        assert!(is_news(&expired(1_700_000_000), 200));
     }
 
     #[test]

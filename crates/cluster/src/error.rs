@@ -278,6 +278,17 @@ impl Error {
     }
 }
 
+/// Returns a text without its numbers, by which errors of one cause are told apart from others: some tell the time. Addresses
+/// stay.
+pub fn without_numbers(text: &str) -> String {
+    let is_number = |word: &&str| {
+        let word = word.trim_matches(|sign: char| !sign.is_alphanumeric());
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let words = text.split_whitespace().filter(|word| !is_number(word));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Returns what to do about an error of Valkey, if that is known.
 fn remedy(error: &RedisError) -> &'static str {
     let text = error.to_string();

@@ -30,7 +30,7 @@ mod wrapping_key;
 
 pub use agent::{Agent, News};
 pub use census::{Census, Problem, Seen};
-pub use error::{Error, KeyFileFault};
+pub use error::{Error, KeyFileFault, without_numbers};
 pub use health::{Health, HealthFacts, SoughtFacts};
 pub use key_file::KeyFile;
 pub use keys::ClusterKeys;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use rejoin_cluster::without_numbers;
 use rejoin_outlet::{Context, Format, KeyFiles, Peers, Sds, haproxy};
 use rejoin_store::{CacheName, OwnFolder};
 use rejoin_tickets::{KeyRing, Schedule};
@@ -206,17 +207,19 @@ fn every(period: Duration) -> tokio::time::Interval {
     look
 }
 
-/// The failure that was reported last: it is reported once, until it is over or another follows.
+/// The failure that was reported last, without its numbers: it is reported once, until it is over or another follows. Some tell
+/// the time, and are another text each second.
 #[derive(Default)]
 struct Told(Option<String>);
 
 impl Told {
     fn tell(&mut self, trouble: Option<anyhow::Error>) {
         let line = trouble.map(|error| terminal::chain(&error));
-        if let Some(line) = line.as_ref().filter(|_| self.0 != line) {
+        let cause = line.as_deref().map(without_numbers);
+        if let Some(line) = line.filter(|_| self.0 != cause) {
             terminal::complain(&format!("{line}; the server goes on with the keys it has"));
         }
-        self.0 = line;
+        self.0 = cause;
     }
 }
 

@@ -115,7 +115,7 @@ impl Reporter {
 
     fn note_trouble(&self, error: Error) {
         let (told, trouble) = &mut *lock(&self.trouble);
-        if told.is_news_of(&error) {
+        if told.is_news_of(&error, Instant::now().into_std()) {
             *trouble = Some(error);
         }
     }
