@@ -24,6 +24,7 @@ use primary::Search;
 use refusals::Refusals;
 
 pub(crate) use primary::Majority;
+pub(crate) use refusals::is_refusal;
 pub use servers::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
 
 /// A connection. Clones share it; commands of all are pipelined.

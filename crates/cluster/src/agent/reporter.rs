@@ -9,8 +9,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::{Agent, Told, mailbox, unix_ms};
 use crate::health::Health;
+use crate::link::is_refusal;
 use crate::wrapping_key::fill_at_random;
 use crate::{ClusterName, ClusterSecret, Error, Link, Machines, Report, Settings};
+
+/// What Valkey does not do, for [`Error::Refused`].
+const TAKES_NO_REPORT: &str = "takes no report of this machine";
 
 /// The reports of one agent.
 pub(super) struct Reporter {
@@ -89,9 +93,9 @@ impl Reporter {
                     self.note_shared(is_shared, &report);
                     reported_ms = Some(report.at_ms);
                 }
-                Ok(Err(error @ Error::TooManyMachines { .. })) => self.note_trouble(error),
-                // Others are noticed by whoever follows the ring.
-                Ok(Err(_)) | Err(_) => {}
+                Ok(Err(error)) => self.note_error(error),
+                // It is noticed by whoever follows the ring.
+                Err(_) => {}
             }
             last = Some((Instant::now(), report));
         }
@@ -110,6 +114,17 @@ impl Reporter {
         self.is_name_shared.store(is_shared, Relaxed);
         if is_shared {
             self.note_trouble(Error::SharedName { machine: report.machine.clone() });
+        }
+    }
+
+    fn note_error(&self, error: Error) {
+        match error {
+            Error::Valkey(cause) if is_refusal(&cause) => {
+                self.note_trouble(Error::Refused { what: TAKES_NO_REPORT, cause });
+            }
+            // It is noticed by whoever follows the ring, or looks for the primary or the user's rights.
+            Error::Valkey(_) => {}
+            error => self.note_trouble(error),
         }
     }
 

@@ -46,7 +46,7 @@ impl Refusals {
 
 /// Returns true if Valkey answered that it does not do this, and nothing else tells of it: neither the look for the primary
 /// nor the one for the user's rights. A script that Valkey lost is sent again.
-fn is_refusal(error: &RedisError) -> bool {
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
     let is_passing = matches!(
         error.kind(),
         ErrorKind::Server(ServerErrorKind::NoScript | ServerErrorKind::TryAgain)

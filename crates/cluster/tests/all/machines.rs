@@ -271,6 +271,30 @@ async fn a_report_from_before_a_restart_is_no_other_machine() {
     drop(after);
 }
 
+/// Its machine would look silent, and nobody would know why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_valkey_refuses_is_told_once() {
+    let valkey = Valkey::start(&[]);
+    let folder = valkey.folder.join("1");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (machine, told) = Machine::noting(agent::settings(&valkey, &folder), &folder);
+    let is_reported = || valkey.say(&format!("HLEN {MACHINES}")) == "1";
+    wait_until("a report", is_reported);
+    valkey.say(&format!("SET {MACHINES} text"));
+    // What is new makes it report at once.
+    for version in [2, 3] {
+        rotate(&valkey).await;
+        wait_until("the ring", || machine.store.ring_version() == version);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let told = told();
+    let unseen: Vec<_> = told.iter().filter(|line| line.starts_with("Unseen")).collect();
+    assert!(unseen.len() == 1 && unseen[0].contains("WRONGTYPE"), "{told:?}");
+    valkey.say(&format!("DEL {MACHINES}"));
+    rotate(&valkey).await;
+    wait_until("a report", is_reported);
+}
+
 /// Reports of machines that nobody runs.
 struct Reports {
     valkey: Valkey,
