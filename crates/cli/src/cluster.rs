@@ -185,6 +185,9 @@ fn carry(
              and none is made"
         )),
         News::Denied(error) => complain_of_denial(settings, error),
+        News::TwoPrimaries(error) | News::Unseen(error) => {
+            terminal::complain(&format!("cluster {name}: {error}"));
+        }
         News::ClocksApart(Some(ahead_s)) => terminal::complain(&format!(
             "cluster {name}: {}; no key is made here, and no session is removed for its age",
             Error::ClocksApart { ahead_s }
@@ -200,7 +203,6 @@ fn carry(
             terminal::print(&format!("cluster {name}: there are ticket keys again"));
         }
         News::Unrecorded(error) => complain_of_record(error),
-        News::Unseen(error) => terminal::complain(&format!("cluster {name}: {error}")),
         News::Rekeyed(secret) => terminal::print(&format!(
             "cluster {name}: the key file has changed: {}",
             rekey::keys(secret)

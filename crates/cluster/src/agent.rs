@@ -58,6 +58,9 @@ pub enum News<'a> {
     HomeCut(&'a SiteName, &'a Error),
     /// Valkey denies a command or a key to the agent's user: its rules are not those of [`Settings::acl_rules`]. Told once.
     Denied(&'a Error),
+    /// Another server says that it is the primary, too ([`Error::TwoPrimaries`]). The one in use stays in use. Told once, and
+    /// again if it begins anew.
+    TwoPrimaries(&'a Error),
     /// This machine's clock is so far from Valkey's, in seconds, that no key is made here and no session is removed for its
     /// age; negative if it is behind. `None`: no longer. Told when it begins and ends.
     ClocksApart(Option<i64>),
@@ -283,6 +286,7 @@ impl Agent {
                 let _ = timeout(Self::ANSWERS_WITHIN, carrier.sessions.report_rejected()).await;
             }
             links.take_denied().iter().for_each(|error| tell(News::Denied(error)));
+            links.take_rival().iter().for_each(|error| tell(News::TwoPrimaries(error)));
             reporter.take_trouble().iter().for_each(|error| tell(News::Unseen(error)));
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::link::is_denied;
-use crate::{ClusterName, MachineName, RekeyStep, SiteName};
+use crate::{ClusterName, MachineName, NodeAddress, RekeyStep, SiteName};
 
 /// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,18 @@ pub enum Error {
         what: &'static str,
         /// Its answer.
         cause: RedisError,
+    },
+
+    /// Two servers say that they are the primary, and one of them is in use.
+    #[error(
+        "{used} and {other} both say that they are the primary: {used} stays in use here, and agents and commands that \
+         start now use neither; make {other} a replica (REPLICAOF), unless it is to be the primary"
+    )]
+    TwoPrimaries {
+        /// The one in use.
+        used: NodeAddress,
+        /// The other one.
+        other: NodeAddress,
     },
 
     /// Valkey did not answer in time.

@@ -42,6 +42,8 @@ struct Shared {
     /// The first command that Valkey denied.
     denied: Mutex<Denied>,
     refusals: Mutex<Refusals>,
+    /// Another primary beside the one in use.
+    rival: Arc<Mutex<Option<Error>>>,
 }
 
 #[derive(Default)]
@@ -105,6 +107,7 @@ impl Link {
             Place::Sentinels(_) => true,
         };
         let majority = has_majority.then(Arc::<Majority>::default);
+        let rival = Arc::<Mutex<Option<Error>>>::default();
         match &servers.place {
             Place::Cluster(nodes) => {
                 let nodes = nodes.clone();
@@ -112,11 +115,12 @@ impl Link {
             }
             _ => {
                 let majority = majority.clone().unwrap_or_default();
-                drop(tokio::spawn(Search::new(servers, sender, majority).run(received)));
+                let search = Search::new(servers, sender, majority, Arc::clone(&rival));
+                drop(tokio::spawn(search.run(received)));
             }
         }
         let (denied, refusals) = (Mutex::default(), Mutex::default());
-        Self { state, shared: Arc::new(Shared { troubles, majority, denied, refusals }) }
+        Self { state, shared: Arc::new(Shared { troubles, majority, denied, refusals, rival }) }
     }
 
     /// Connects.
@@ -158,6 +162,11 @@ impl Link {
                 lock(&self.shared.refusals).take()
             }
         }
+    }
+
+    /// Returns another server that says that it is the primary, beside the one in use ([`Error::TwoPrimaries`]), once.
+    pub fn take_rival(&self) -> Option<Error> {
+        lock(&self.shared.rival).take()
     }
 
     /// Notes the error of a command for sessions, for the operator. `what` says what Valkey does not do.

@@ -106,6 +106,15 @@ impl SiteLinks {
         self.own.take_denied().or(of_others)
     }
 
+    /// Returns another primary beside the one in use, once for each site: see [`Link::take_rival`].
+    pub fn take_rival(&self) -> Option<Error> {
+        let of_others = self.others.iter().find_map(|(site, link)| {
+            let cause = Box::new(link.take_rival()?);
+            Some(Error::AtSite { site: site.clone(), cause })
+        });
+        self.own.take_rival().or(of_others)
+    }
+
     /// Returns the connections to the Valkeys that have copies of the ring, but for the own site's.
     pub(crate) fn with_copies(&self) -> impl Iterator<Item = &Link> {
         let is_home = |at: usize| Some(at) == self.home;

@@ -2,7 +2,7 @@
 //!
 //! Every server is asked for its role, or every sentinel for the primary's address, once a second, and at once when a command
 //! shows that something has changed. Of several servers that say that they are the primary, none is chosen: the two would
-//! remember different things. One that is in use stays in use as long as it is a primary, and only then.
+//! remember different things. One that is in use stays in use as long as it is a primary, and only then; another one beside it is told.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use tokio::time::sleep_until;
 use super::asker::{Answer, Asker, Named, Node, Question, Role, Task, Told, lost};
 use super::servers::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
 use super::{Connection, State, Trouble, Up};
+use crate::Error;
 
 /// The search, which lasts as long as the link.
 pub(super) struct Search {
@@ -34,6 +35,16 @@ pub(super) struct Search {
     epoch: u64,
     /// The time at which servers that have not answered are no longer waited for.
     patient_until: Option<Instant>,
+    rival: Rival,
+}
+
+/// A server that says that it is the primary, while another one is in use.
+#[derive(Default)]
+struct Rival {
+    since: Option<Instant>,
+    is_told: bool,
+    /// Where it is told.
+    told: Arc<Mutex<Option<Error>>>,
 }
 
 /// A server or sentinel that a task asks.
@@ -63,6 +74,7 @@ impl Search {
         servers: Servers,
         state: watch::Sender<State>,
         majority: Arc<Majority>,
+        rival: Arc<Mutex<Option<Error>>>,
     ) -> Self {
         let (answers, heard) = mpsc::unbounded_channel();
         let Servers { place, login, tls } = servers;
@@ -79,6 +91,7 @@ impl Search {
             sentinels: Vec::new(),
             epoch: 0,
             patient_until: None,
+            rival: Rival { told: rival, ..Rival::default() },
         };
         match place {
             Place::Primary(addresses) | Place::Cluster(addresses) => {
@@ -195,7 +208,14 @@ impl Search {
             .collect();
         let is_complete = self.servers.iter().all(|server| server.latest.is_some())
             || self.patient_until.is_some_and(|until| until <= Instant::now());
-        if primaries.iter().any(|(_, node)| current == Some(node.serial)) {
+        let is_current = |(_, node): &&(&Asked, &Node)| current == Some(node.serial);
+        if let Some((used, _)) = primaries.iter().find(is_current) {
+            let rival = primaries.iter().find(|of| !is_current(of)).map(|(other, _)| {
+                let (used, other) = (used.address.clone(), other.address.clone());
+                Error::TwoPrimaries { used, other }
+            });
+            let all_answer = self.servers.iter().all(|server| server.told().is_some());
+            self.rival.note(rival, all_answer, Instant::now());
             self.patient_until = None;
             return;
         }
@@ -266,6 +286,25 @@ impl Search {
         };
         if 2 * are_for_it > of_all {
             self.majority.note(node.serial, Instant::now());
+        }
+    }
+}
+
+impl Rival {
+    /// The time for which there may be two while the primary is changed by hand.
+    const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+    /// Notes another primary, or that there is none. It is over once all servers answer and none of them is one.
+    fn note(&mut self, rival: Option<Error>, all_answer: bool, now: Instant) {
+        let Some(error) = rival else {
+            self.since = None;
+            self.is_told &= !all_answer;
+            return;
+        };
+        let since = *self.since.get_or_insert(now);
+        if !self.is_told && now >= since + Self::TOLD_AFTER {
+            self.is_told = true;
+            *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 }

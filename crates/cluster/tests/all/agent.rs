@@ -597,6 +597,7 @@ fn reason(news: &News<'_>) -> String {
         | News::Denied(error)
         | News::NotRekeyed(error)
         | News::Unseen(error)
+        | News::TwoPrimaries(error)
         | News::HomeCut(_, error) => error.to_string(),
         News::ClocksApart(apart) => format!("{apart:?}"),
         News::WaitsForRing(waits) => waits.to_string(),

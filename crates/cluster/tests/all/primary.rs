@@ -3,14 +3,19 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
 
-use rejoin_cluster::{Link, Servers};
+use rejoin_cluster::{Link, Servers, Settings};
 use rejoin_testkit::cluster::{ValkeyCluster, address, servers};
+use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{Signal, wait_until};
 use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
+
+use crate::agent::{Machine, settings};
 
 pub(crate) async fn writes(link: &Link) -> Result<(), String> {
     let set = redis::cmd("SET").arg("written").arg(1).to_owned();
@@ -90,6 +95,31 @@ async fn a_primary_that_is_demoted_or_stands_still_is_left() {
     other.process().signal(Signal::CONT);
     writes(&link).await.expect("it stays");
     assert!(is_at(&link, one.port));
+}
+
+/// Whoever promotes a replica by hand may forget the primary. Agents that start then use neither.
+#[test]
+fn an_agent_tells_once_that_there_are_two_primaries() {
+    let one = Valkey::start(&[]);
+    let other = replica(one.port, &[]);
+    let folder = Folder::new();
+    let servers = [&one, &other].map(|valkey| address(valkey.port).to_string()).to_vec();
+    let settings = Settings { servers, ..settings(&one, &folder) };
+    let (machine, told) = Machine::noting(settings, &folder);
+    let of_two = || told().iter().filter(|line| line.contains("TwoPrimaries")).count();
+    for times in 1..=2 {
+        other.say("REPLICAOF NO ONE");
+        wait_until("the news", || of_two() == times);
+        thread::sleep(Duration::from_secs(4));
+        assert_eq!(of_two(), times, "{:?}", told());
+        let health = machine.health.read();
+        assert!(health.is_linked && health.unanswered == 0, "it stays linked: {:?}", told());
+        other.say(&format!("REPLICAOF 127.0.0.1 {}", one.port));
+        let is_in_step = || other.say("INFO replication").contains("master_link_status:up");
+        wait_until("the replica is in step", is_in_step);
+        // It asks once a second.
+        thread::sleep(Duration::from_secs(2));
+    }
 }
 
 /// Passes connections on to whatever port the target is.
