@@ -255,7 +255,8 @@ pub(crate) async fn link_with_home(sites: &Sites) -> anyhow::Result<Link> {
 pub(crate) async fn link_to_look(sites: &Sites) -> anyhow::Result<Link> {
     match link_with_home(sites).await {
         Err(error) if sites.home_elsewhere().is_some() => {
-            terminal::complain(&format!("{error:#}; this site has a copy of them"));
+            let why = terminal::chain(&error);
+            terminal::complain(&format!("{why}; this site has a copy of them"));
             Ok(Link::connect(sites.own()).await?)
         }
         linked => linked,

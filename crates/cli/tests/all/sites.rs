@@ -83,6 +83,7 @@ fn keys_are_changed_at_home_and_shown_without_it() {
     assert_eq!(refused.status.code(), Some(1));
     let (keys, told) = machine.list();
     assert!(keys == 2 && told.contains("this site has a copy"), "{keys} {told}");
+    assert_eq!(told.matches("Connection refused").count(), 1, "the reason is told once: {told}");
     let to = machine.folder.file("keys");
     let exported = machine.keys(&["export", "--format=haproxy", "--context=shop", "--output", &to]);
     let told = String::from_utf8_lossy(&exported.stderr).into_owned();
