@@ -15,6 +15,8 @@ use rejoin_cluster::{
 };
 use rejoin_tickets::Schedule;
 
+pub(crate) use machines::behind;
+
 use crate::arguments::{address, one_of};
 #[cfg(feature = "lab")]
 use crate::instruments::drill;

@@ -6,7 +6,7 @@ pub(crate) mod source;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Link, Replicas};
+use rejoin_cluster::{ClusterKeys, KeyFile, Link, Replicas, Settings, Sites};
 use rejoin_store::{CacheName, RingFile, Store};
 use rejoin_tickets::{KeyId, KeyRing, KeyState, KeyStatus};
 use serde_json::json;
@@ -82,7 +82,8 @@ Examples:
   rejoin keys rotate web
   rejoin keys rotate --ring /var/lib/rejoin/ring";
 const RETIRE_EXAMPLES: &str = "\
-A process that still has an earlier cache of the name is not reached; it is named on standard error.
+A process that still has an earlier cache of the name is not reached, nor is a machine of a cluster
+that is cut off; they are named on standard error.
 Examples:
   rejoin keys retire web 3f2a
   rejoin keys revoke --cluster 3f2a";
@@ -137,7 +138,14 @@ const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoi
 enum Keys {
     Cache(Box<Store>),
     File(PathBuf, RingFile),
-    Cluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
+    Cluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys>, of: Box<OfCluster> },
+}
+
+/// What it takes to look at a cluster's machines.
+struct OfCluster {
+    settings: Settings,
+    key_file: KeyFile,
+    sites: Sites,
 }
 
 impl Keys {
@@ -155,7 +163,8 @@ impl Keys {
                 false => cluster::link_to_look(&sites).await,
             }
         })?;
-        Ok(Self::Cluster { runtime, link, keys: Box::new(keys) })
+        let of = Box::new(OfCluster { settings, key_file, sites });
+        Ok(Self::Cluster { runtime, link, keys: Box::new(keys), of })
     }
 
     fn ring(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {
@@ -170,7 +179,7 @@ impl Keys {
                 anyhow::ensure!(is_there, "there is no file {}", path.display());
                 Ok(file.look(now_s)?)
             }
-            Self::Cluster { runtime, link, keys } => {
+            Self::Cluster { runtime, link, keys, .. } => {
                 runtime.block_on(keys.follow(link, now_s))?;
                 let ring = keys.ring().cloned();
                 ring.context(NO_KEYS)
@@ -182,7 +191,9 @@ impl Keys {
         Ok(match self {
             Self::Cache(store) => store.rotate_keys(now_s)?,
             Self::File(_, file) => file.rotate(now_s)?,
-            Self::Cluster { runtime, link, keys } => runtime.block_on(keys.rotate(link, now_s))?,
+            Self::Cluster { runtime, link, keys, .. } => {
+                runtime.block_on(keys.rotate(link, now_s))?
+            }
         })
     }
 
@@ -190,7 +201,7 @@ impl Keys {
         Ok(match self {
             Self::Cache(store) => store.retire_key(id)?,
             Self::File(_, file) => file.retire(id)?,
-            Self::Cluster { runtime, link, keys } => {
+            Self::Cluster { runtime, link, keys, .. } => {
                 runtime.block_on(keys.revoke(link, id, now_s))?
             }
         })
@@ -199,7 +210,7 @@ impl Keys {
     /// Waits until the replicas of a cluster's Valkey have the last change, and warns if some have not: the change would then
     /// be lost with the primary. Returns the replicas, if there are any.
     fn replicas(&mut self, now_s: u64) -> Option<Replicas> {
-        let Self::Cluster { runtime, link, keys } = self else { return None };
+        let Self::Cluster { runtime, link, keys, .. } = self else { return None };
         match runtime.block_on(keys.replicated(link, now_s)) {
             Ok(Some(replicas)) => {
                 let Replicas { connected, reached } = replicas;
@@ -225,6 +236,23 @@ impl Keys {
                 None
             }
         }
+    }
+
+    /// Waits until a cluster's machines have the last change, and warns of those that have not. Returns their names.
+    fn machines_behind(&self) -> Vec<String> {
+        let Self::Cluster { runtime, keys, of, .. } = self else { return Vec::new() };
+        let OfCluster { settings, key_file, sites } = &**of;
+        let follow = cluster::behind(&settings.name, key_file.secret(), sites, keys.version());
+        let (behind, unknown) = runtime.block_on(follow);
+        if !behind.is_empty() {
+            terminal::complain(&format!(
+                "these machines have not followed, or have not said so: {}; servers there may still open tickets of this key; see \
+                 rejoin cluster status",
+                behind.join(", ")
+            ));
+        }
+        unknown.iter().for_each(|line| terminal::complain(line));
+        behind
     }
 
     fn how_to_list(&self) -> String {
@@ -291,10 +319,14 @@ fn retire(
     anyhow::ensure!(keys.retire(id, now_s)?, "{id}: another process has retired it");
     let replicas = keys.replicas(now_s);
     let out_of_reach = out_of_reach(keys, folder);
+    let behind = keys.machines_behind();
     if json {
         let mut record = with_replicas(json!({"retired": id.to_string()}), replicas);
         if matches!(keys, Keys::Cache(_)) {
             record["out_of_reach"] = out_of_reach.into();
+        }
+        if matches!(keys, Keys::Cluster { .. }) {
+            record["machines_behind"] = behind.into();
         }
         return terminal::print_result(&record.to_string());
     }

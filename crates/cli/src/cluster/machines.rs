@@ -1,8 +1,11 @@
 //! The machines of a cluster, as `rejoin cluster status` shows them.
 
 use std::cmp::Reverse;
+use std::time::{Duration, Instant};
 
-use rejoin_cluster::{Census, Machines, Problem, Seen, SiteName};
+use rejoin_cluster::{
+    Census, ClusterName, ClusterSecret, Link, Machines, Problem, Seen, SiteName, Sites,
+};
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 use serde_json::{Value, json};
@@ -36,6 +39,40 @@ pub(super) fn text(census: &Census, ring_version: u64) -> String {
     }
     parts.extend(missing(census));
     parts.join("\n")
+}
+
+/// The time in which a machine that reaches Valkey has a new ring, and has reported it. It does either once a second.
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(4);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Waits until all machines have the ring of this version, but for those that are silent. Returns the names of all that have
+/// not, and lines about those of which it is not known.
+pub(crate) async fn behind(
+    name: &ClusterName,
+    secret: &ClusterSecret,
+    sites: &Sites,
+    ring_version: u64,
+) -> (Vec<String>, Vec<String>) {
+    let (own, end) = (Link::open(sites.own().clone()), Instant::now() + FOLLOWS_WITHIN);
+    loop {
+        let census = Census::take(name, secret, sites, own.clone()).await;
+        let behind: Vec<_> =
+            census.machines.iter().filter(|seen| seen.lag(ring_version) > 0).collect();
+        let is_silent = |seen: &&&Seen| seen.problems(ring_version) == [Problem::Silent];
+        if behind.iter().all(|seen| is_silent(&seen)) || Instant::now() >= end {
+            return (behind.into_iter().map(named).collect(), missing(&census));
+        }
+        tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+    }
+}
+
+/// The name of a machine, with its site if there are several.
+fn named(seen: &Seen) -> String {
+    let machine = printable(seen.report.machine.as_str());
+    match &seen.report.site {
+        Some(site) => format!("{machine} of {site}"),
+        None => machine,
+    }
 }
 
 /// Says which machines may be missing.

@@ -384,6 +384,38 @@ fn a_revocation_says_how_many_replicas_have_it() {
     replica.process().signal(Signal::CONT);
 }
 
+/// Its servers go on with the key that was revoked.
+#[test]
+fn a_revocation_names_the_machines_that_have_not_followed() {
+    let cluster = Cluster::start();
+    let [(one, _), (other, _)] = ["one", "other"].map(|name| cluster.other(name));
+    let reported = || cluster.valkey.say("HLEN rejoin:{web}:machines") == "2";
+    wait_until("both", reported);
+    let keys = |words: &[&str]| {
+        let mut command = Command::new(REJOIN);
+        let told = command.args(["keys", "--json"]).args(words).arg(cluster.option("cluster"));
+        let told = told.output().expect("it runs");
+        let errors = String::from_utf8(told.stderr).expect("text");
+        (serde_json::from_slice::<serde_json::Value>(&told.stdout).expect(&errors), errors)
+    };
+    let revoke = || {
+        let (made, _) = keys(&["rotate"]);
+        keys(&["revoke", made["key"].as_str().expect("a key")])
+    };
+    let (told, errors) = revoke();
+    assert_eq!((&told["machines_behind"], &*errors), (&serde_json::json!([]), ""));
+    other.signal(Signal::STOP);
+    let (told, errors) = revoke();
+    assert_eq!(told["machines_behind"], serde_json::json!(["other"]), "{errors}");
+    assert!(errors.contains("have not said so: other;"), "{errors}");
+    // Valkey takes no change, and says what it has.
+    cluster.valkey.say("CONFIG SET min-replicas-to-write 1");
+    let (status, code) = self::told(&cluster, &["status"]);
+    assert!(code == Some(0) && status.contains("machines: 2"), "{status}");
+    other.signal(Signal::CONT);
+    drop((one, other));
+}
+
 /// A restarted agent would have neither the last keys nor the file's.
 #[test]
 fn an_agent_whose_key_file_is_broken_is_not_to_be_restarted() {
