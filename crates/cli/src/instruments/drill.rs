@@ -25,8 +25,8 @@ fifth time without. So 80 % resume where all servers resume each other's session
 and must get HTTP 200. Then something is broken for a while: a process of this machine, or whatever
 a command breaks, as on another machine over ssh. A paused process goes on afterwards, after Ctrl-C
 too.
-Exit codes: 0 if all were answered and resume again, 1 if not, 2 for an error, 3 if this machine did
-not keep up.
+Exit codes: 0 if all were answered and resume again, 1 if not or if few resumed before the fault, 2
+for an error, 3 if this machine did not keep up.
 Examples:
   rejoin cluster drill --staging web-1:443 web-2:443 --name shop.example --pause 4711
   rejoin cluster drill --staging web-1:443 web-2:443 --name shop.example \\
