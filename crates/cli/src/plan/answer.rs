@@ -375,21 +375,18 @@ fn lifetime_source(found: &Lifetime, is_given: bool, counted_s: f64) -> String {
         "since its full handshake, as OpenSSL counts"
     };
     let which = if is_given {
-        "as given"
-    } else if found.lost_percent <= Lifetime::MOST_LOST_PERCENT {
-        "the shortest round time that costs at most 1 % of resumptions"
-    } else {
-        "the longest allowed"
-    };
-    let mut text =
-        format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent));
-    if !is_given && f64::from(found.seconds) >= counted_s / 2.0 {
-        text += &format!(
-            "; arrivals of {} say little of it",
+        "as given".to_owned()
+    } else if !Lifetime::is_told(found.seconds, counted_s) {
+        format!(
+            "the longest allowed, as arrivals of {} are too short to tell that less is enough",
             time((counted_s / 60.0).round() as u64 * 60)
-        );
-    }
-    text
+        )
+    } else if found.lost_percent <= Lifetime::MOST_LOST_PERCENT {
+        "the shortest round time that costs at most 1 % of resumptions".to_owned()
+    } else {
+        "the longest allowed".to_owned()
+    };
+    format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent))
 }
 
 #[cfg(test)]

@@ -207,9 +207,16 @@ fn configurations_are_for_what_is_recommended() {
 #[test]
 fn lifetimes_are_found_for_each_version() {
     let folder = scratch("plan/lifetime");
-    let arrivals = (0..2_000).map(|n| format!("{},{}\n", n * 5_000, n % 10)).collect::<String>();
-    let trace = file(&folder, "regular.csv", format!("time_ms,client\n{arrivals}"));
-    for (tls, seconds) in [("1.2", 7_200.0), ("1.3", 60.0)] {
+    let trace = |count: u64| {
+        let arrivals = (0..count).map(|n| format!("{},{}\n", n * 5_000, n % 10));
+        let arrivals = arrivals.collect::<String>();
+        file(&folder, &format!("{count}.csv"), format!("time_ms,client\n{arrivals}"))
+    };
+    // In the second one of 10,000 s a lifetime of two hours ends but once.
+    for (count, tls, seconds) in
+        [(7_200, "1.2", 7_200.0), (2_000, "1.2", 86_400.0), (2_000, "1.3", 60.0)]
+    {
+        let trace = trace(count);
         let plan = file(&folder, "servers.toml", format!("tls = '{tls}'"));
         let answer = answer(&["--plan", &plan, "--trace", &trace]);
         assert_eq!(number(&answer["lifetime_s"]), seconds, "{tls}");

@@ -153,6 +153,34 @@ fn a_lifetime_that_is_given_counts_in_every_figure() {
     );
 }
 
+/// Clients that come every 100 s for 12 h, of which 10 min are recorded: what is configured by those must hold for all of it.
+#[test]
+fn a_short_recording_does_not_shorten_the_life_of_sessions() {
+    let folder = scratch("plan-logs/short");
+    let visits = regular(200, 100, 12 * HOUR_S);
+    let recorded = |(second, _): &&Visit| (HOUR_S..HOUR_S + 600).contains(second);
+    let slice: Vec<Visit> = visits.iter().filter(recorded).copied().collect();
+    let tls = ",\"tls\":\"TLSv1.2\"";
+    let (slice, all) = (
+        file(&folder, "slice.log", lines(&slice, tls)),
+        file(&folder, "all.log", lines(&visits, tls)),
+    );
+    let found = answer(&["--log", &slice, "--keep-alive", "5s"]);
+    let (best, seconds) = (&found["recommendation"], found["lifetime_s"].to_string());
+    let sessions = best["sessions"].to_string();
+    let configured = ["--lifetime", &seconds, "--capacities", &sessions, "--policies", "learned"];
+    let later = answer(&[&["--log", &all, "--keep-alive", "5s"], &configured[..]].concat());
+    let percent = number(&later["rows"][0]["hit_after_first_of_device"]["mean"]);
+    let promised = number(&best["returning_percent"]);
+    assert!(percent >= promised - 3.0, "{promised} is promised, {percent} resume");
+    let source = found["lifetime_source"].as_str().expect("text");
+    assert!(source.starts_with("the longest allowed, as arrivals of 10 min are too"), "{source}");
+    let said = done(&["plan", "--log", &slice, "--keep-alive", "5s"]);
+    assert!(said.contains("keep them for 1 d") && !said.contains("at most 1 %"), "{said}");
+    let over_13 = answer(&["--log", &slice, "--keep-alive", "5s", "--tls", "1.3"]);
+    assert_eq!(over_13["lifetime_s"], 120, "no gap is longer, and there are five");
+}
+
 /// Returns counters, whose only one has these samples: seconds from the beginning on, and counts.
 fn counters(folder: &std::path::Path, samples: &[(u64, u64)]) -> String {
     let sample = |(second, count): &(u64, u64)| format!("[{},\"{count}\"]", BEGINS_S + second);

@@ -6,6 +6,10 @@
 //! make every second handshake a full one. Therefore lifetimes are tried, all at once, on a cache
 //! that evicts nothing.
 //!
+//! Arrivals tell only of lifetimes that end within them more than once. A lifetime as long as a
+//! recording loses nothing in it, and may lose much afterwards. Where no shorter one is enough, the
+//! longest is taken.
+//!
 //! Not here: a lifetime that is known ([`Births`](crate::births::Births)).
 
 use serde::Serialize;
@@ -35,6 +39,12 @@ pub struct Lifetime {
 impl Lifetime {
     /// The most requests, in percent of those that could resume, that may find their session expired.
     pub const MOST_LOST_PERCENT: f64 = 1.0;
+
+    /// Returns true if arrivals of so many seconds tell whether a lifetime is long enough: it ends in
+    /// them more than once.
+    pub fn is_told(seconds: u32, counted_s: f64) -> bool {
+        f64::from(seconds) < counted_s / 2.0
+    }
 }
 
 /// The time when each client's session was made, for every lifetime.
@@ -100,13 +110,14 @@ impl Ages {
         self.lost.iter_mut().zip(&other.lost).for_each(|(lost, more)| *lost += more);
     }
 
-    /// Returns the shortest lifetime that is long enough, given the number of requests that could
-    /// resume, or else the longest.
-    pub(super) fn lifetime(&self, could_resume: u64) -> Lifetime {
+    /// Returns the shortest lifetime that is long enough and that arrivals of `counted_s` tell of,
+    /// given the number of requests that could resume, or else the longest.
+    pub(super) fn lifetime(&self, could_resume: u64, counted_s: f64) -> Lifetime {
         let percent = |lost: u64| lost_percent(lost, could_resume);
         let enough =
             self.lost.iter().position(|lost| percent(*lost) <= Lifetime::MOST_LOST_PERCENT);
-        let number = enough.unwrap_or(self.lifetimes.len() - 1);
+        let told = enough.filter(|number| Lifetime::is_told(self.lifetimes[*number], counted_s));
+        let number = told.unwrap_or(self.lifetimes.len() - 1);
         Lifetime {
             seconds: self.lifetimes[number],
             lost_percent: percent(self.lost[number]),
@@ -129,7 +140,7 @@ mod tests {
         for request in 0..720 {
             ages.record(0, request * 50_000, request > 0, true);
         }
-        ages.lifetime(719)
+        ages.lifetime(719, 35_950.0)
     }
 
     #[test]
@@ -147,6 +158,20 @@ mod tests {
         assert_eq!(found.lost_percent, 4.0 * 100.0 / 719.0);
     }
 
+    /// The clients of 10 h in the quarter of an hour that was recorded: all of it is in the lifetime
+    /// of half an hour, which loses every 36th request later.
+    #[test]
+    fn a_recording_too_short_to_tell_leaves_the_longest() {
+        for (tls, seconds) in [(Tls::V1_2, 86_400), (Tls::V1_3_OF_OPENSSL, 60)] {
+            let mut ages = Ages::new(&Server { tls, ..Server::default() });
+            for request in 0..19 {
+                ages.record(0, request * 50_000, request > 0, true);
+            }
+            assert_eq!(ages.lifetime(18, 900.0).seconds, seconds, "{tls:?}");
+            assert_eq!(ages.lifetime(18, 100.0).seconds, *ages.lifetimes.last().expect("some"));
+        }
+    }
+
     /// Traces may count from 1970.
     #[test]
     fn where_the_clock_begins_is_all_the_same() {
@@ -154,7 +179,7 @@ mod tests {
         for request in 0..720 {
             ages.record(0, 1_700_000_000_000 + request * 50_000, request > 0, true);
         }
-        assert_eq!(ages.lifetime(719), regular(&Server::default()));
+        assert_eq!(ages.lifetime(719, 35_950.0), regular(&Server::default()));
     }
 
     /// A line of a log may be of another decade.
@@ -166,7 +191,7 @@ mod tests {
         for request in 0..720 {
             ages.record(1, LATER_MS + request * 50_000, request > 0, true);
         }
-        assert_eq!(ages.lifetime(719), regular(&Server::default()));
+        assert_eq!(ages.lifetime(719, 35_950.0), regular(&Server::default()));
     }
 
     #[test]
@@ -175,7 +200,7 @@ mod tests {
         for request in 0..100 {
             ages.record(0, request * 90_000_000, request > 0, true);
         }
-        let found = ages.lifetime(99);
+        let found = ages.lifetime(99, 8_910_000.0);
         assert_eq!((found.seconds, found.lost_percent), (86_400, 100.0));
     }
 }

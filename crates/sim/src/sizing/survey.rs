@@ -61,16 +61,17 @@ impl Survey {
             seen.iter().map(|seen| (seen.requests.total(), hits(seen).total())).collect()
         };
         let unlimited = counts(|seen| &seen.hits);
+        let counted_s = mean(&|seen| seen.counted_ms() as f64 / 1_000.0);
         Self {
             clients: most(&|seen| seen.held.len() as u64),
             requests: mean(&|seen| seen.requests.total().all as f64),
-            counted_s: mean(&|seen| seen.counted_ms() as f64 / 1_000.0),
+            counted_s,
             unlimited: rates(&unlimited),
             shared: rates(&counts(|seen| &seen.shared)),
             most_sessions: most(&|seen| seen.issued.iter().copied().max().unwrap_or(0)),
             hints: seen.iter().any(|seen| seen.hints),
             runs: seen.iter().any(|seen| seen.runs),
-            lifetime: lifetime(seen, unlimited.iter().map(|(_, hits)| hits.all).sum()),
+            lifetime: lifetime(seen, unlimited.iter().map(|(_, hits)| hits.all).sum(), counted_s),
         }
     }
 
@@ -93,13 +94,13 @@ impl Survey {
 }
 
 /// Returns the lifetime that the servers have, or the one that sessions need. `resumed` is the number of requests that an
-/// unlimited cache resumes.
-fn lifetime(seen: &[Seen], resumed: u64) -> Lifetime {
+/// unlimited cache resumes, `counted_s` the length of the arrivals.
+fn lifetime(seen: &[Seen], resumed: u64, counted_s: f64) -> Lifetime {
     let server = &seen[0].server;
     let Some(seconds) = server.lifetime_s else {
         let mut ages = Ages::new(server);
         seen.iter().for_each(|seen| ages.add(&seen.ages));
-        return ages.lifetime(resumed);
+        return ages.lifetime(resumed, counted_s);
     };
     let lost = seen.iter().map(|seen| seen.lost).sum();
     let renewed = Births::new(server).renewed;
