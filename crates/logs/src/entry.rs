@@ -259,7 +259,9 @@ fn around_time(line: &[u8]) -> Option<(&[u8], Moment, &[u8])> {
 
 /// Finds the client in what precedes the time. With `with_port`, the last word is an address and a port. Else it is the
 /// word before the identity and the user, if that is an address: others may stand in front, of a host that syslog names
-/// or of a virtual host. Or else it is the last address, or the first word.
+/// or of a virtual host. Or else it is the last address, unless a name has the client's place. Of a list of addresses
+/// (`client, proxy`, as in `X-Forwarded-For`) it is the first. A client can forge what is in front of such a list, which
+/// makes a plan worse, and decides nothing.
 fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     let words = || before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     if with_port && let Some(last) = words().next_back() {
@@ -271,9 +273,22 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     }
     let is_address =
         |word: &&[u8]| str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
-    let in_place = words().nth_back(2).filter(is_address);
-    let address = in_place.or_else(|| words().rfind(is_address));
-    address.or_else(|| words().next()).map(|word| (word, None))
+    let back = || words().rev().enumerate();
+    let in_place = back().nth(2).filter(|(_, word)| is_address(word));
+    let named = before_identity(back());
+    let last = || back().find(|(_, word)| is_address(word));
+    let is_no_prefix = |(at, _): &(usize, &[u8])| named.is_none_or(|(name, _)| *at <= name);
+    let client = in_place.or_else(|| last().filter(is_no_prefix)).or(named);
+    let (at, word) = client.or_else(|| back().nth(2)).or_else(|| back().last())?;
+    let listed = words().rev().skip(at + 1).map_while(|word| word.strip_suffix(b","));
+    Some((listed.filter(is_address).last().unwrap_or(word), None))
+}
+
+/// Finds the word before the identity, if that is not told, as nearly always, and written as `-`. The words come from the
+/// last on, each with its place; the last is the user, which may have several.
+fn before_identity<'a>(back: impl Iterator<Item = (usize, &'a [u8])>) -> Option<(usize, &'a [u8])> {
+    let mut from_identity = back.skip_while(|(_, word)| *word != b"-");
+    from_identity.find(|(_, word)| *word != b"-").filter(|(at, _)| *at >= 2)
 }
 
 /// A word of a line, or what is between quotes.

@@ -111,6 +111,52 @@ fn an_address_in_front_of_the_client_is_not_the_client() {
     }
 }
 
+/// Apache's `vhost_combined` with `HostnameLookups On`, and what syslog puts in front.
+#[test]
+fn a_client_without_an_address_is_the_name_before_its_identity() {
+    let at = |before: &str, name: &str, user: &str| {
+        let client = format!("{before}{name} {user} [");
+        known(&COMBINED.replace("192.0.2.7 - - [", &client)).address
+    };
+    for before in [
+        "",
+        "www.example.com:443 ",
+        "10.0.0.5 ",
+        "Nov 25 15:49:27 host nginx: ",
+        "<190>Nov 25 15:49:27 10.0.0.5 nginx: ",
+        "<190>1 2026-11-25T15:49:27Z host nginx - - - ",
+    ] {
+        for user in ["- -", "- ada", "- ada byron", "- ada king byron"] {
+            for name in ["c1.isp.example", "c2.isp.example"] {
+                assert_eq!(at(before, name, user), address(name), "{before}{name} {user}");
+            }
+        }
+    }
+    for user in ["id ada", "id -"] {
+        assert_eq!(at("www.example.com:443 ", "c1.isp.example", user), address("c1.isp.example"));
+    }
+    assert_eq!(at("host nginx - - - ", "192.0.2.7", "id ada byron"), address("192.0.2.7"));
+    let alone = COMBINED.replace("192.0.2.7 - - [", "c1.isp.example [");
+    assert_eq!(known(&alone).address, address("c1.isp.example"));
+}
+
+/// nginx's `$http_x_forwarded_for - $remote_user`.
+#[test]
+fn of_a_list_of_addresses_the_first_is_the_client() {
+    let line = |list: &str| COMBINED.replace("192.0.2.7 - - [", &format!("{list} ["));
+    for (list, client) in [
+        ("192.0.2.7, 10.0.0.1 - -", "192.0.2.7"),
+        ("192.0.2.7, 2001:db8::1, 10.0.0.1 - ada byron", "192.0.2.7"),
+        ("Nov 25 15:49:27 10.0.0.5 nginx: 192.0.2.7, 10.0.0.1 - -", "192.0.2.7"),
+        ("10.0.0.5 192.0.2.7, unknown, 10.0.0.1 - -", "192.0.2.7"),
+        ("unknown, 192.0.2.7 - -", "192.0.2.7"),
+        ("192.0.2.7, unknown - -", "192.0.2.7"),
+        ("10.0.0.5, text 192.0.2.7 - -", "192.0.2.7"),
+    ] {
+        assert_eq!(known(&line(list)).address, address(client), "{list}");
+    }
+}
+
 #[test]
 fn quotes_within_an_agent_do_not_end_it() {
     let line = COMBINED.replace("curl/8.9", r#"a \"b\" tls=- [c] \\"#) + " tls=TLSv1.3";
