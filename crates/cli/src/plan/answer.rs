@@ -138,7 +138,7 @@ impl<'a> Answer<'a> {
         let configuration = configuration.map(|best| configured(arguments, finder, &rows, best));
         let configuration = configuration.transpose()?;
         let log = finder.logs.map(Logged::of);
-        let mut warnings = warnings(log.as_ref(), &checked, findings);
+        let mut warnings = warnings(log.as_ref(), survey.clients, &checked, findings);
         warnings.extend(too_old(survey, is_given));
         warnings.extend(another_tls(finder));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
@@ -253,17 +253,19 @@ fn recommend(
 /// Returns what speaks against the answer.
 fn warnings(
     log: Option<&Logged>,
+    clients: u64,
     checked: &Result<Vec<Checked>, String>,
     findings: &Findings,
 ) -> Vec<String> {
     let mut warnings = log.map(Logged::warnings).unwrap_or_default();
+    warnings.extend(log.and_then(|log| log.few_clients(clients)));
     match checked {
         Ok(counters) => warnings.extend(counters.iter().filter_map(Checked::warning)),
         Err(why) => warnings.push(why.clone()),
     }
     let Some(chosen) = findings.chosen else { return warnings };
     match &findings.unseen {
-        Some(Err(why)) => warnings.extend(why.warning()),
+        Some(Err(why)) => warnings.extend(why.warning(log.map(|log| log.requests))),
         Some(Ok(unseen)) if !unseen.holds => warnings.push(format!(
             "the second half is unlike the first, so the future may be unlike both: {}; record for longer, or plan for \
              the busiest time alone",

@@ -166,6 +166,31 @@ impl Logged {
         format!("a client is {client}; {connection}")
     }
 
+    /// Returns the warning of clients so few that their addresses may be those of balancers, whose connections have the
+    /// requests of many.
+    pub(super) fn few_clients(&self, clients: u64) -> Option<String> {
+        let may_be = clients <= FEW_CLIENTS && self.are_shared();
+        may_be.then(|| format!("{}; {BALANCER}", self.counts(clients)))
+    }
+
+    /// Returns true if connections have two requests or more.
+    fn are_shared(&self) -> bool {
+        self.connections * 2 <= self.requests
+    }
+
+    fn counts(&self, clients: u64) -> String {
+        let counted = |count: u64, what: &str| match count {
+            1 => format!("1 {what}"),
+            count => format!("{} {what}s", grouped(count)),
+        };
+        format!(
+            "{} are {} of {}",
+            counted(self.requests, "request"),
+            counted(self.connections, "connection"),
+            counted(clients, "client")
+        )
+    }
+
     /// Returns what speaks against the log.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -220,31 +245,23 @@ impl Logged {
 
 /// The clients of a log, at most, whose addresses may be those of balancers.
 const FEW_CLIENTS: u64 = 10;
+const BALANCER: &str = "is it a balancer's address? log the client's";
 
 /// Returns what a log without returning clients has, and what may be the cause, to be added to a sentence.
 pub(super) fn why_nobody_returns(logs: &Logs, clients: u64) -> String {
-    let Logged { requests, connections, connection_told_percent, one_connection_each, .. } =
-        Logged::of(logs);
-    let counted = |count: u64, what: &str| match count {
-        1 => format!("1 {what}"),
-        count => format!("{} {what}s", grouped(count)),
-    };
-    let lower = if connection_told_percent < 100.0 { "lower --keep-alive" } else { "" };
-    let cause = match (one_connection_each, connections * 2 <= requests, lower) {
+    let log = Logged::of(logs);
+    let lower = if log.connection_told_percent < 100.0 { "lower --keep-alive" } else { "" };
+    let cause = match (log.one_connection_each, log.are_shared(), lower) {
         (true, ..) => {
             "is their port the server's, or their connection a header? rename it in the log"
+                .to_owned()
         }
-        (_, false, _) => "",
-        (.., lower) if clients > FEW_CLIENTS => lower,
-        (.., "") => "is it a balancer's address? log the client's",
-        _ => "is it a balancer's address? log the client's, or lower --keep-alive",
+        (_, false, _) => String::new(),
+        (.., lower) if clients > FEW_CLIENTS => lower.to_owned(),
+        (.., "") => BALANCER.to_owned(),
+        (.., lower) => format!("{BALANCER}, or {lower}"),
     };
-    let mut text = format!(
-        "; {} are {} of {}",
-        counted(requests, "request"),
-        counted(connections, "connection"),
-        counted(clients, "client")
-    );
+    let mut text = format!("; {}", log.counts(clients));
     if !cause.is_empty() {
         text += &format!("; {cause}");
     }

@@ -52,8 +52,8 @@ pub(super) enum Why {
 }
 
 impl Why {
-    /// Returns what to say of it.
-    pub(super) fn warning(self) -> Option<String> {
+    /// Returns what to say of it. `of_log` is the number of requests, if the connections were made from a log's.
+    pub(super) fn warning(self, of_log: Option<u64>) -> Option<String> {
         let unchecked = "the answer is not checked on a half that it was not made from";
         match self {
             Self::Stopped => None,
@@ -61,7 +61,14 @@ impl Why {
                 Some(format!("the first half alone gives no answer: {unchecked}"))
             }
             Self::TooFew(halves) if halves.iter().all(|half| *half < FEWEST) => {
-                Some(TOO_SHORT.to_owned())
+                let connections = thousands(halves.iter().sum());
+                let requests = of_log
+                    .map(|requests| format!(" of {} requests", rejoin_trace::grouped(requests)));
+                Some(format!(
+                    "the recording is too short, with {connections} connections{}, to check the answer on a half that it \
+                     was not made from",
+                    requests.unwrap_or_default()
+                ))
             }
             Self::TooFew([first, second]) => {
                 let (which, few) =
@@ -75,9 +82,6 @@ impl Why {
         }
     }
 }
-
-const TOO_SHORT: &str =
-    "the recording is too short to check the answer on a half that it was not made from";
 
 /// Compares the halves of a recording of so many connections under a policy, or returns the reason for which it does not.
 pub(super) fn compare(

@@ -389,6 +389,26 @@ fn where_there_is_nothing_to_resume_the_cause_is_told() {
     assert!(line.contains(told) && line.contains("--keep-alive") && code == 1, "{line}");
 }
 
+/// Three balancers whose connections come again after a pause, so that there is something to resume.
+#[test]
+fn few_clients_with_many_requests_may_be_balancers() {
+    let folder = scratch("plan-logs/balancers");
+    let seconds = (0..5_000).filter(|second| second % 1_000 < 900);
+    let visits: Vec<Visit> = seconds.map(|second| (second, second % 3)).collect();
+    let log = file(&folder, "balancers.log", lines(&visits, ""));
+    let found = answer(&["--log", &log]);
+    let hint = "4,500 requests are 15 connections of 3 clients; is it a balancer's address? log the client's";
+    assert!(warns_of(&found, hint), "{:?}", warnings(&found));
+    let short = "too short, with 15 connections of 4,500 requests, to check";
+    assert!(warns_of(&found, short), "{:?}", warnings(&found));
+    for (name, visits) in
+        [("many.log", random(300, 900, 2 * HOUR_S)), ("few.log", regular(3, 400, 2 * HOUR_S))]
+    {
+        let found = answer(&["--log", &file(&folder, name, lines(&visits, ""))]);
+        assert!(!warns_of(&found, "balancer"), "{name}: {:?}", warnings(&found));
+    }
+}
+
 #[test]
 fn a_compression_that_is_not_read_is_named_with_a_remedy() {
     let folder = scratch("plan-logs/compressed");
