@@ -25,15 +25,7 @@ pub(super) fn of(answer: &Answer<'_>, sizes: &[u32]) -> String {
         paragraph(&mut body, " class=\"warning\"", &format!("Warning: {warning}."));
     }
     body += &chart(answer, sizes);
-    if let Some(best) = &answer.recommendation {
-        list(
-            &mut body,
-            "Compared with other sizes, caches and readings",
-            &std::iter::once(text::details(answer, best))
-                .chain(text::beside(answer, best))
-                .collect::<Vec<_>>(),
-        );
-    }
+    list(&mut body, "Compared with other sizes, caches and readings", &text::beside(answer));
     if let Some(log) = &answer.log {
         list(&mut body, "The log", &log.text());
     }

@@ -19,10 +19,7 @@ pub(super) fn of(answer: &Answer<'_>, sizes: &[u32]) -> String {
     text.extend(answer.log.iter().flat_map(Logged::text));
     text.extend([table(answer, sizes).text_only(), notes(answer), String::new()]);
     text.push(answer.line.clone());
-    if let Some(best) = &answer.recommendation {
-        text.push(details(answer, best));
-        text.extend(beside(answer, best));
-    }
+    text.extend(beside(answer));
     text.extend(answer.warnings.iter().map(|warning| format!("warning: {warning}")));
     if let Some(configuration) = &answer.configuration {
         for (name, lines) in configuration.each() {
@@ -138,7 +135,7 @@ pub(super) fn notes(answer: &Answer<'_>) -> String {
     notes.join("\n")
 }
 
-pub(super) fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
+fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
     let mut text = format!("{} sessions, policy {}", grouped(best.sessions.into()), best.policy);
     if let Some(fails) = best.fails_at {
         text += &format!(" ({} are too few)", grouped(fails.into()));
@@ -161,9 +158,25 @@ pub(super) fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
     text
 }
 
-/// Returns what is told beside the recommendation: other sizes, tickets, other caches, the other half, other readings.
-pub(super) fn beside(answer: &Answer<'_>, best: &Recommendation) -> Vec<String> {
-    let mut lines = Vec::new();
+/// Returns what is told beside the line of the answer: the recommendation in detail, other sizes and caches, tickets, the
+/// other half, other readings, counters. Tickets and counters are told if nothing is recommended, too.
+pub(super) fn beside(answer: &Answer<'_>) -> Vec<String> {
+    let best = answer.recommendation.as_ref();
+    let mut lines = best.map(|best| recommended(answer, best)).unwrap_or_default();
+    lines.push(format!(
+        "tickets would resume {} % without memory, if all servers share their keys and keep them for {}",
+        percent(answer.tickets_percent),
+        time(answer.lifetime_s.into())
+    ));
+    let unseen = best.zip(answer.unseen.filter(|unseen| unseen.holds));
+    lines.extend(unseen.map(|(best, unseen)| format!("checked: {}", unseen.text(best.sessions))));
+    lines.extend(answer.other_readings.iter().map(other_reading));
+    lines.extend(answer.counters.iter().map(|checked| format!("counter: {}", checked.text())));
+    lines
+}
+
+fn recommended(answer: &Answer<'_>, best: &Recommendation) -> Vec<String> {
+    let mut lines = vec![details(answer, best)];
     let around = [("half as much", &best.half), ("twice as much", &best.twice)];
     lines.extend(around.into_iter().filter_map(|(name, other)| Some(step(name, other.as_ref()?))));
     if best.wish == Wish::Knee
@@ -183,15 +196,6 @@ pub(super) fn beside(answer: &Answer<'_>, best: &Recommendation) -> Vec<String> 
         let others: Vec<String> = answer.same_bytes.iter().map(of).collect();
         lines.push(format!("other caches in {}: {}", bytes(best.bytes), others.join(", ")));
     }
-    lines.push(format!(
-        "tickets would resume {} % without memory, if all servers share their keys and keep them for {}",
-        percent(answer.tickets_percent),
-        time(answer.lifetime_s.into())
-    ));
-    let unseen = answer.unseen.filter(|unseen| unseen.holds);
-    lines.extend(unseen.map(|unseen| format!("checked: {}", unseen.text(best.sessions))));
-    lines.extend(answer.other_readings.iter().map(other_reading));
-    lines.extend(answer.counters.iter().map(|checked| format!("counter: {}", checked.text())));
     lines
 }
 

@@ -410,6 +410,21 @@ fn few_clients_with_many_requests_may_be_balancers() {
 }
 
 #[test]
+fn what_needs_no_recommendation_is_told_without_one() {
+    let folder = scratch("plan-logs/none");
+    let log = file(&folder, "regular.log", lines(&regular(200, 400, 2 * HOUR_S), ""));
+    let counters = counters(&folder, &[(600, 0), (HOUR_S, 1_500)]);
+    let page = path(&folder, "none.html");
+    let small = ["--log", &log, "--counters", &counters, "--capacities", "1,2", "--html", &page];
+    let said = done(&[&["plan"], &small[..]].concat());
+    assert!(said.contains("no size up to 2 sessions is enough"), "{said}");
+    for what in ["counter: nginx_connections_accepted", "tickets would resume 100 %"] {
+        let page = fs::read_to_string(&page).expect("a page");
+        assert!(said.contains(what) && page.contains(what), "{what}: {said}");
+    }
+}
+
+#[test]
 fn a_compression_that_is_not_read_is_named_with_a_remedy() {
     let folder = scratch("plan-logs/compressed");
     let log = lines(&regular(200, 400, 2 * HOUR_S), "");
