@@ -126,11 +126,21 @@ fn failed(name: &str, error: Error) -> anyhow::Error {
             "{name}: cut after line {line}, or something else follows; to read what is there: zcat FILE | rejoin plan --log - \
              (of zstd: zstdcat)"
         ),
-        Error::Read { line, cause } if cause.to_string().contains("gzip header") => anyhow!(
-            "{name}: something else follows after line {line}; to read what is there: zcat FILE | rejoin plan --log -"
-        ),
+        Error::Read { line, ref cause } => match program_up_to(&cause.to_string()) {
+            Some(program) => anyhow!(
+                "{name}: something else follows after line {line}; to read what is there: {program} FILE | rejoin plan --log -"
+            ),
+            None => anyhow::Error::new(error).context(name.to_owned()),
+        },
         error => anyhow::Error::new(error).context(name.to_owned()),
     }
+}
+
+/// Returns the program that prints what precedes something that is not compressed in the same way, if a decoder complains of
+/// that.
+fn program_up_to(complaint: &str) -> Option<&'static str> {
+    let of = [("gzip header", "zcat"), ("BadMagicNumber", "zstdcat")];
+    of.iter().find(|(says, _)| complaint.contains(says)).map(|(_, program)| *program)
 }
 
 fn is_standard_input(path: &Path) -> bool {

@@ -424,6 +424,28 @@ fn what_needs_no_recommendation_is_told_without_one() {
     }
 }
 
+/// Each file is whole, and another follows that is compressed in another way.
+#[test]
+fn another_compression_that_follows_is_told_with_a_remedy() {
+    let folder = scratch("plan-logs/another-compression");
+    let line = lines(&[(0, 0)], "");
+    // A frame of one raw block (RFC 8878, section 3.1.1).
+    let header = [0x28, 0xb5, 0x2f, 0xfd, 0x20, line.len() as u8];
+    let block = (line.len() as u32) << 3 | 1;
+    let zstd = [&header[..], &block.to_le_bytes()[..3], line.as_bytes()].concat();
+    let plain = file(&folder, "one.log", &line);
+    assert!(Command::new("gzip").args(["-f", &plain]).status().expect("gzip").success());
+    let gzip = fs::read(format!("{plain}.gz")).expect("a file");
+    for (name, parts, program) in
+        [("gz-zst", [&gzip[..], &zstd], " zcat"), ("zst-gz", [&zstd[..], &gzip], " zstdcat")]
+    {
+        let (line, code) = refusal(&["plan", "--log", &file(&folder, name, parts.concat())]);
+        let told = "something else follows after line 1; to read what is there:";
+        let remedy = format!("{told}{program} FILE | rejoin plan --log -");
+        assert!(line.contains(&remedy) && code == 1, "{line}");
+    }
+}
+
 #[test]
 fn a_compression_that_is_not_read_is_named_with_a_remedy() {
     let folder = scratch("plan-logs/compressed");
