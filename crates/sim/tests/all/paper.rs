@@ -91,3 +91,23 @@ fn tickets_used_again_and_again() {
     // An optimum stores one ticket per client, as over TLS 1.2.
     assert!((rate("clairvoyant") - 92.4).abs() < TOLERANCE, "{}", rate("clairvoyant"));
 }
+
+/// Compares what is learned with the table of docs/paper-000.md, to the digit: nothing else notices that it has drifted.
+#[test]
+fn what_is_learned_is_what_the_document_says() {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/paper-000.md");
+    let page = std::fs::read_to_string(PAGE).expect("the document");
+    let row = |first: &str| -> Vec<&str> {
+        let line = page.lines().find(|line| line.starts_with(&format!("| {first} | ")));
+        line.expect("a row").split('|').map(str::trim).skip(2).take(5).collect()
+    };
+    let of = |size: &&str| size.replace(',', "").parse().expect("a size");
+    let sizes: Vec<u32> = row("n").iter().map(of).collect();
+    let plan = plan(20_000, "ghosts_percent = 200");
+    let outcome = play(&plan, &simulation(&plan, "learned,both", &sizes, 10));
+    for policy in ["learned", "both"] {
+        let rates = sizes.iter().map(|size| after_first_of_run(cell(&outcome, policy, *size)));
+        let rates: Vec<String> = rates.map(|rate| format!("{rate:.1}")).collect();
+        assert_eq!(rates, row(policy), "{policy} at {sizes:?}");
+    }
+}
