@@ -115,19 +115,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let target_percent = wish.target();
     let sizing = Sizing { simulation: &simulation, survey: &survey, target_percent };
     let capacities = arguments.input.capacities.as_ref().map(|Sizes(capacities)| &capacities[..]);
-    let begins = |stage| {
-        bar.set_prefix(label(stage));
+    let begins = |label: &'static str| {
+        bar.set_prefix(label);
         bar.reset();
     };
-    let found = sizing.run(capacities, arrivals.source(), progress, &begins);
+    let begins_stage = |stage| begins(label(stage));
+    let found = sizing.run(capacities, arrivals.source(), progress, &begins_stage);
     let found = found.map_err(|error| arrivals.failed(error))?;
     anyhow::ensure!(!found.cells.is_empty(), NOTHING_TRIED);
-    bar.set_prefix("comparing with it          ");
     let finder = Finder {
         sizing: &sizing,
         found: &found,
         source: arrivals.source(),
         progress,
+        begins: &begins,
         wish,
         sizer: Sizer {
             session_bytes: arguments.session_bytes,

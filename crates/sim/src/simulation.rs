@@ -96,11 +96,16 @@ impl Simulation {
                 cells.extend(self.cell(*policy, *capacity, &passes, place));
             }
         }
+        let policy = |cell: &Cell| self.policies.iter().position(|policy| *policy == cell.policy);
+        let size =
+            |cell: &Cell| self.capacities.iter().position(|size| size.get() == cell.capacity);
+        cells.sort_by_key(|cell| (policy(cell), size(cell)));
         let complete = passes.iter().all(Option::is_some);
         Ok(Outcome { title: self.title.clone(), seeds: self.seeds, complete, cells })
     }
 
-    /// Divides the cells, in order, so that there is work for every thread and memory for every pass.
+    /// Deals the cells out, so that there is as much work for every thread and memory for every pass. Cells of one policy,
+    /// which take as long, are next to each other.
     fn batches(&self) -> Vec<Vec<(Subject, NonZeroU32)>> {
         let capacities = || self.capacities.iter().copied();
         let cells: Vec<(Subject, NonZeroU32)> = self
@@ -109,23 +114,19 @@ impl Simulation {
             .flat_map(|policy| capacities().map(move |capacity| (*policy, capacity)))
             .collect();
         let threads_a_seed = self.jobs.get().div_ceil(self.seeds.max(1) as usize);
-        let most_cells = cells.len().div_ceil(threads_a_seed).max(1);
         let mut batches: Vec<Vec<(Subject, NonZeroU32)>> = Vec::new();
-        let mut sessions = 0;
-        for cell in cells {
-            let more = u64::from(cell.1.get()) * u64::from(self.server.servers.max(1));
-            match batches.last_mut() {
-                Some(batch)
-                    if batch.len() < most_cells && sessions + more <= MOST_SESSIONS_IN_A_PASS =>
-                {
-                    batch.push(cell);
-                    sessions += more;
+        for first in 0..threads_a_seed.min(cells.len()) {
+            let (mut batch, mut sessions) = (Vec::new(), 0);
+            for cell in cells.iter().skip(first).step_by(threads_a_seed) {
+                let more = u64::from(cell.1.get()) * u64::from(self.server.servers.max(1));
+                if sessions + more > MOST_SESSIONS_IN_A_PASS && !batch.is_empty() {
+                    batches.push(std::mem::take(&mut batch));
+                    sessions = 0;
                 }
-                _ => {
-                    batches.push(vec![cell]);
-                    sessions = more;
-                }
+                batch.push(*cell);
+                sessions += more;
             }
+            batches.push(batch);
         }
         batches
     }
@@ -303,5 +304,33 @@ pub(crate) fn rates(counts: &[(Counts, Counts)]) -> HitRates {
         hit_all: rate(|counts| counts.all),
         hit_after_first_of_device: rate(|counts| counts.after_first_of_device),
         hit_after_first_of_run: rate(|counts| counts.after_first_of_run),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A prediction takes several times as long as first in, first out.
+    #[test]
+    fn every_thread_has_as_many_cells_of_each_policy() {
+        let policies = vec![Subject::Lru, Subject::Learned];
+        let size = |size| NonZeroU32::new(size).expect("not zero");
+        let capacities: Vec<NonZeroU32> = [10, 20, 5_000_000, 6_000_000].map(size).to_vec();
+        let jobs = NonZeroUsize::new(2).expect("not zero");
+        let plan = Plan::default();
+        let simulation = Simulation { policies, capacities, jobs, ..Simulation::of(&plan) };
+        let simulation = Simulation { seeds: 1, ..simulation };
+        let batches = simulation.batches();
+        assert!(batches.iter().flatten().count() == 8, "{batches:?}");
+        // Two caches that are too large for one pass are in two, on the same thread or on another.
+        let each = |first: u32, second: u32| {
+            let cell = |policy, sessions| (policy, size(sessions));
+            let of = |policy| [cell(policy, first), cell(policy, second)];
+            [of(Subject::Lru), of(Subject::Learned)].concat()
+        };
+        let [one, two, three, four] = &batches[..] else { panic!("{batches:?}") };
+        assert_eq!([&one[..], two].concat(), each(10, 5_000_000));
+        assert_eq!([&three[..], four].concat(), each(20, 6_000_000));
     }
 }

@@ -59,6 +59,8 @@ pub(super) struct Finder<'a> {
     pub(super) found: &'a Found,
     pub(super) source: &'a dyn Source,
     pub(super) progress: &'a Progress,
+    /// Shows what is done next, in as many characters as everywhere.
+    pub(super) begins: &'a dyn Fn(&'static str),
     pub(super) wish: Wish,
     pub(super) sizer: Sizer<'a>,
     /// True if the sizes were found, and not given.
@@ -84,12 +86,14 @@ impl Finder<'_> {
             unseen: None,
             others: Vec::new(),
         };
+        (self.begins)("comparing with it          ");
         if found.complete {
             findings.chosen = self.choose(&mut trials)?;
         }
         if let Some(chosen) = findings.chosen {
             self.compare(&mut trials, chosen, &mut findings)?;
             if self.is_recorded {
+                (self.begins)("checking on the second half");
                 let recommended = (chosen.sessions, chosen.percent);
                 let simulation = sizing.simulation;
                 let compared = unseen::compare(
@@ -103,8 +107,10 @@ impl Finder<'_> {
                 );
                 findings.unseen = Some(compared?);
             }
+            (self.begins)("reading the log otherwise  ");
             findings.others = self.other_readings(chosen.policy)?;
             if self.tls_told_by == ToldBy::Nobody {
+                (self.begins)("trying TLS 1.3             ");
                 findings.others.extend(self.over_tls_13(chosen.policy)?);
             }
         }
