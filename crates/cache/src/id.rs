@@ -26,6 +26,7 @@ impl SessionId {
     ///
     /// # Errors
     /// Returns [`Error::BadSessionId`] if there are none, or more than 32.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.is_empty() || bytes.len() > Self::LONGEST {
             return Err(Error::BadSessionId { length: bytes.len() });
