@@ -6,16 +6,18 @@
 //!
 //! A test compares, for each group, how many clients came back with how many would have if the group came back like all clients
 //! of the same age (Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration", 1966).
-//! When a wait ends, as many returns were expected of it as the hazards of all clients add up to at that age (Aalen,
-//! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. A
+//! Until an age as many returns are expected of a client as the hazards of all clients add up to (Aalen,
+//! "Nonparametric inference for a family of counting processes", 1978), so that it does not matter how long each was waited for. They
+//! are counted when a wait ends; and of clients still waited for, of which looks find samples, what was added since the last comparison.
+//! Without these, groups whose clients came first a short time ago would seem to come more often: only waits that end soon have ended. A
 //! group has mean gaps of one octave, and last gaps about as far from it. If what is found in the groups differs from what is expected
 //! by hardly more than chance, clients are alike in all octaves of which enough are known. There must be several: clients of one
 //! mean gap say nothing about those of another.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{self, AGES};
-use crate::counts::{FADE, ONE, add, fade, get, number, set};
+use crate::counts::{FADE, add, get, set};
 use crate::expectation::{Expectation, Trust};
 use crate::interval::IntervalClass;
 use crate::rhythm::Rhythm;
@@ -33,6 +35,14 @@ const GROUPS: usize = OCTAVES * GROUPS_OF_OCTAVE;
 const ONE_RETURN: f64 = 4_096.0;
 /// The most returns that are expected of a client.
 const MOST_RETURNS: f64 = 16.0;
+/// How many times as coarse the unit is in which returns are added up that are expected of clients still waited for.
+const COARSER: u32 = 16;
+/// The logarithm of the share of these sums that fades at each comparison: looks are few where most clients come back.
+const FADE_OF_WAITING: u32 = 3;
+/// The looks at sessions, lately, without which nothing new is said about who is still waited for.
+const FEWEST_LOOKS: f64 = 64.0;
+/// The variance by chance of a number that came lately, as a share of it: the older part has faded.
+const CHANCE: f64 = 0.5;
 
 /// The most by which groups of clients that are alike differ beyond chance: the square of the share by which more or fewer came
 /// than expected, an eighth. With a fifth, clients whose rates differ by 2.5 times counted as alike: once they are weighed by age alone,
@@ -53,33 +63,96 @@ const MOST_DEVIATIONS: f64 = 2.0;
 pub(crate) struct Alike {
     /// The number of returns that are expected of a client until each age.
     returns_until: [AtomicU32; AGES],
-    /// By group, how many returns were expected of clients for whom the wait ended since the last comparison, and how many came.
-    returns_expected: [AtomicU32; GROUPS],
-    came: [AtomicU32; GROUPS],
-    /// By octave, how many were expected to come lately, and how many came.
-    expected_lately: [AtomicU32; OCTAVES],
-    came_lately: [AtomicU32; OCTAVES],
-    /// The difference of the groups lately, as a number of clients, and the number that came.
-    difference: AtomicI32,
-    compared: AtomicU32,
+    /// What was counted since the last comparison, by group.
+    groups: [Counted; GROUPS],
+    /// The looks at sessions since then, and lately.
+    looks: AtomicU32,
+    looks_lately: Lately<FADE_OF_WAITING>,
+    /// What is known since earlier, by group.
+    known: [Known; GROUPS],
     /// A bit for each octave of clients that are alike.
     octaves: AtomicU32,
+}
+
+/// The counts of a group since the last comparison.
+#[derive(Debug, bytemuck::Zeroable)]
+#[repr(C)]
+struct Counted {
+    /// The returns that were expected of clients for whom the wait ended, and those that came.
+    ended: AtomicU32,
+    came: AtomicU32,
+    /// The returns expected until then of clients that looks found still waited for.
+    waiting: AtomicU32,
+}
+
+/// What is known of a group.
+#[derive(Debug, bytemuck::Zeroable)]
+#[repr(C)]
+struct Known {
+    /// What looks found lately: see [`Counted::waiting`].
+    waiting: Lately<FADE_OF_WAITING>,
+    /// The returns expected of all clients still waited for, as they were at the last comparison.
+    before: Number,
+    /// The returns that were expected lately, and those that came.
+    expected: Lately<FADE>,
+    came: Lately<FADE>,
+}
+
+/// A number that changes at comparisons only.
+#[derive(Debug, bytemuck::Zeroable)]
+#[repr(transparent)]
+struct Number(AtomicU32);
+
+impl Number {
+    fn get(&self) -> f64 {
+        f32::from_bits(get(&self.0)).into()
+    }
+
+    fn set(&self, value: f64) {
+        set(&self.0, (value as f32).to_bits());
+    }
+}
+
+/// A number of which a share fades at each comparison, one of 2 to the power of `FADES`.
+#[derive(Debug, bytemuck::Zeroable)]
+#[repr(transparent)]
+struct Lately<const FADES: u32>(Number);
+
+impl<const FADES: u32> Lately<FADES> {
+    fn add(&self, more: f64) {
+        self.0.set(self.0.get() * (1.0 - 1.0 / f64::from(1 << FADES)) + more);
+    }
 }
 
 impl Alike {
     /// Records that the wait for one of [`SAMPLED`] clients is over.
     pub(crate) fn ended(&self, expected: Expectation, age_ticks: u32, returned: bool) {
-        let (group, class) = (group_of(expected), ages::class_of(age_ticks));
-        let returns = get(&self.returns_until[class]);
-        // Of one that is given up on half of the time in the last bin counts, as in the hazards.
-        let before = if returned { returns } else { self.returns_before(class) };
-        add(&self.returns_expected[group], before.midpoint(returns));
-        add(&self.came[group], returned.into());
+        let (group, class) = (&self.groups[group_of(expected)], ages::class_of(age_ticks));
+        let returns = match returned {
+            true => get(&self.returns_until[class]),
+            false => self.returns_within(class),
+        };
+        add(&group.ended, returns);
+        add(&group.came, returned.into());
     }
 
-    /// Returns how many returns are expected of a client before an age.
-    fn returns_before(&self, class: usize) -> u32 {
-        class.checked_sub(1).map_or(0, |before| get(&self.returns_until[before]))
+    /// Records that looks at one session of [`SAMPLED`] found that its client is still waited for.
+    pub(crate) fn is_waited_for(&self, expected: Expectation, age_ticks: u32) {
+        add(&self.looks, 1);
+        self.are_waited_for(expected, age_ticks, 1);
+    }
+
+    /// Records that one of [`SAMPLED`] looks at others, which stands for as many clients as so many looks at sessions, found the same.
+    pub(crate) fn are_waited_for(&self, expected: Expectation, age_ticks: u32, clients: u32) {
+        let returns = self.returns_within(ages::class_of(age_ticks)) / COARSER;
+        add(&self.groups[group_of(expected)].waiting, returns.wrapping_mul(clients));
+    }
+
+    /// Returns how many returns are expected of a client that does not come until an age: half of those in the last bin count, as in
+    /// the hazards.
+    fn returns_within(&self, class: usize) -> u32 {
+        let before = class.checked_sub(1).map_or(0, |before| get(&self.returns_until[before]));
+        before.midpoint(get(&self.returns_until[class]))
     }
 
     /// Returns true if some clients are alike.
@@ -102,58 +175,56 @@ impl Alike {
         }
     }
 
-    /// Finds out which clients are alike: compares how many of each group came with how many were expected.
-    pub(crate) fn compare(&self) {
-        let taken = |counts: &[AtomicU32; GROUPS]| {
-            let taken = counts.each_ref().map(|count| f64::from(get(count)));
-            counts.iter().for_each(|count| set(count, 0));
-            taken
-        };
-        let (expected, came) = (taken(&self.returns_expected), taken(&self.came));
+    /// Finds out which clients are alike, of a cache of so many sessions: compares how many of each group came with how many were
+    /// expected.
+    pub(crate) fn compare(&self, sessions: u64) {
+        self.add_counted(sessions);
+        let known = |of: fn(&Known) -> f64| self.known.each_ref().map(of);
+        let (expected, came) =
+            (known(|group| group.expected.0.get()), known(|group| group.came.0.get()));
         let (all_expected, all_came) = (expected.iter().sum::<f64>(), came.iter().sum::<f64>());
-        if all_expected > 0.0 && all_came > 0.0 {
-            let share = all_came / all_expected;
-            self.compare_groups(&expected.map(|expected| expected * share), &came);
-        }
-        let octaves = (0..OCTAVES).filter(|octave| self.is_alike(*octave));
-        let octaves = octaves.fold(0_u32, |octaves, octave| octaves | 1 << octave);
-        let difference = f64::from(self.difference.load(Ordering::Relaxed)) / f64::from(ONE);
-        let are_alike = difference < MOST_DIFFERENCE * number(&self.compared)
+        let share = if all_expected > 0.0 { all_came / all_expected } else { 0.0 };
+        let expected = expected.map(|expected| (expected * share).max(0.0));
+        let groups = expected.chunks(GROUPS_OF_OCTAVE).zip(came.chunks(GROUPS_OF_OCTAVE));
+        let octaves = groups.enumerate().fold(0_u32, |octaves, (octave, (expected, came))| {
+            let is_alike = is_octave_alike(expected.iter().sum(), came.iter().sum());
+            octaves | u32::from(is_alike) << octave
+        });
+        let difference: f64 = expected.into_iter().zip(came).map(beyond_chance).sum();
+        let are_alike = difference < MOST_DIFFERENCE * all_came
             && (octaves & !1).count_ones() >= FEWEST_OCTAVES;
         set(&self.octaves, if are_alike { octaves } else { 0 });
     }
 
-    /// Adds to the difference of the groups what they differ by beyond chance.
-    fn compare_groups(&self, expected: &[f64; GROUPS], came: &[f64; GROUPS]) {
-        let all_came: f64 = came.iter().sum();
-        // One more is expected, so that little is made of groups of hardly any clients.
-        let beyond_chance = |(expected, came): (&f64, &f64)| {
-            ((came - expected).powi(2) - expected) / (expected + 1.0)
-        };
-        let difference: f64 = expected.iter().zip(came).map(beyond_chance).sum();
-        let before = self.difference.load(Ordering::Relaxed);
-        let faded = before - before / (1 << FADE);
-        let difference = faded.saturating_add((difference * f64::from(ONE)) as i32);
-        self.difference.store(difference, Ordering::Relaxed);
-        let lately = |count: &AtomicU32, more: f64| {
-            fade(count);
-            add(count, (more * f64::from(ONE)) as u32);
-        };
-        lately(&self.compared, all_came);
-        let groups = expected.chunks(GROUPS_OF_OCTAVE).zip(came.chunks(GROUPS_OF_OCTAVE));
-        for (octave, (expected, came)) in groups.enumerate() {
-            lately(&self.expected_lately[octave], expected.iter().sum());
-            lately(&self.came_lately[octave], came.iter().sum());
+    /// Adds what was counted since the last comparison to what is known.
+    fn add_counted(&self, sessions: u64) {
+        let take = |count: &AtomicU32| f64::from(count.swap(0, Ordering::Relaxed));
+        self.looks_lately.add(take(&self.looks));
+        let looks = self.looks_lately.0.get();
+        for (counted, known) in self.groups.iter().zip(&self.known) {
+            known.waiting.add(take(&counted.waiting) * f64::from(COARSER) / ONE_RETURN);
+            known.came.add(take(&counted.came));
+            let mut expected = take(&counted.ended) / ONE_RETURN;
+            if looks >= FEWEST_LOOKS {
+                let sessions_a_look = sessions as f64 / f64::from(SAMPLED) / looks;
+                let waiting = known.waiting.0.get() * sessions_a_look;
+                expected += waiting - known.before.get();
+                known.before.set(waiting);
+            }
+            known.expected.add(expected);
         }
     }
+}
 
-    /// Returns true if about as many clients of an octave came lately as expected.
-    fn is_alike(&self, octave: usize) -> bool {
-        let [expected, came] =
-            [&self.expected_lately, &self.came_lately].map(|of| number(&of[octave]));
-        let most_apart = (MOST_APART * expected).max(MOST_DEVIATIONS * expected.sqrt());
-        expected >= FEWEST_EXPECTED && (came - expected).abs() <= most_apart
-    }
+/// Returns by how much a group differs beyond chance. One more is expected, so that little is made of groups of hardly any clients.
+fn beyond_chance((expected, came): (f64, f64)) -> f64 {
+    ((came - expected).powi(2) - CHANCE * expected) / (expected + 1.0)
+}
+
+/// Returns true if about as many clients of an octave came lately as expected.
+fn is_octave_alike(expected: f64, came: f64) -> bool {
+    let most_apart = (MOST_APART * expected).max(MOST_DEVIATIONS * expected.sqrt());
+    expected >= FEWEST_EXPECTED && (came - expected).abs() <= most_apart
 }
 
 /// Returns true if a client is expected by nothing but its past.
@@ -193,7 +264,7 @@ mod tests {
             for (expected, waited, came) in groups {
                 (0..*waited).for_each(|at| alike.ended(*expected, AGE_TICKS, at < *came));
             }
-            alike.compare();
+            alike.compare(1);
         }
         let octaves = get(&alike.octaves);
         (0..OCTAVES).filter(|octave| octaves >> octave & 1 != 0).collect()
@@ -230,14 +301,22 @@ mod tests {
     #[test]
     fn any_numbers_can_be_compared() {
         let alike: Box<Alike> = bytemuck::zeroed_box();
-        for number in [0, 1, u32::MAX] {
-            let all =
-                alike.returns_expected.iter().chain(&alike.came).chain(&alike.expected_lately);
-            all.chain(&alike.returns_until).for_each(|count| set(count, number));
-            for difference in [i32::MIN, i32::MAX] {
-                alike.difference.store(difference, Ordering::Relaxed);
+        let counted = |group: &Counted, count| {
+            [&group.ended, &group.came, &group.waiting].into_iter().for_each(|to| set(to, count));
+        };
+        for count in [0, 1, u32::MAX] {
+            for number in [0.0, 1e38, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                alike.groups.iter().for_each(|group| counted(group, count));
+                alike.returns_until.iter().chain([&alike.looks]).for_each(|of| set(of, count));
+                let known = alike
+                    .known
+                    .iter()
+                    .flat_map(|of| [&of.waiting.0, &of.before, &of.expected.0, &of.came.0]);
+                known.chain([&alike.looks_lately.0]).for_each(|of| of.set(number.into()));
+                alike.is_waited_for(loose(10, 0), AGE_TICKS);
+                alike.are_waited_for(loose(10, 0), AGE_TICKS, u32::MAX);
                 alike.expect(&[1.0; AGES]);
-                alike.compare();
+                alike.compare(u64::MAX);
             }
         }
     }
@@ -256,9 +335,9 @@ mod tests {
             (2_000, false, 0.5),
             (8_000, true, 0.75),
         ] {
-            let before = get(&alike.returns_expected[group_of(loose(10, 0))]);
+            let before = get(&alike.groups[group_of(loose(10, 0))].ended);
             alike.ended(loose(10, 0), age_ticks, returned);
-            let expected = get(&alike.returns_expected[group_of(loose(10, 0))]) - before;
+            let expected = get(&alike.groups[group_of(loose(10, 0))].ended) - before;
             assert_eq!(f64::from(expected), returns * ONE_RETURN, "{age_ticks}");
         }
     }
@@ -280,10 +359,34 @@ mod tests {
                     (0..400).for_each(|_| alike.ended(client, 16_000, false));
                 }
             }
-            alike.compare();
+            alike.compare(1);
         }
         assert_eq!(get(&alike.octaves).count_ones(), 6);
-        assert!(alike.difference.load(Ordering::Relaxed) < 0, "less than chance would make");
+    }
+
+    /// Of some groups many wait since a short time ago, so that only those who came have ended.
+    #[test]
+    fn who_is_still_waited_for_was_expected_too() {
+        let octaves = |are_looked_at: bool| {
+            let alike: Box<Alike> = bytemuck::zeroed_box();
+            let mut hazards = [0.0; AGES];
+            hazards[ages::class_of(1_000)] = 0.4;
+            alike.expect(&hazards);
+            for client in (10..16).map(|octave| loose(octave, 0)) {
+                (0..400).for_each(|_| alike.ended(client, 1_000, true));
+                for _ in 0..600 {
+                    match octave_of(client) {
+                        ..13 => alike.ended(client, 2_000, false),
+                        _ if are_looked_at => alike.is_waited_for(client, 2_000),
+                        _ => {}
+                    }
+                }
+            }
+            alike.compare(3 * 600 * u64::from(SAMPLED));
+            get(&alike.octaves).count_ones()
+        };
+        assert_eq!(octaves(true), 6);
+        assert_eq!(octaves(false), 0, "half of the groups seem to come more often");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::slots::Slot;
 
 impl Layout {
     /// The version, which goes up when the data in regions or ledgers change their place or meaning.
-    pub const VERSION: u32 = 10;
+    pub const VERSION: u32 = 11;
 
     /// Returns the fingerprint of a cache's layouts. Two programs get the same one if they divide
     /// regions in the same way and give the parts the same meaning, as far as sizes and

@@ -38,6 +38,8 @@ pub(crate) struct Ghost {
 
 const TAG_BITS: u32 = 14;
 const TAG_MASK: u16 = (1 << TAG_BITS) - 1;
+/// The first bits of a hash of which neither the tag nor the set depends.
+const ANY_SHIFT: u32 = 32 + TAG_BITS;
 const TAG_SHIFT: u32 = u64::BITS - TAG_BITS;
 const SEEN_SHIFT: u32 = 28;
 const SEEN_MASK: u64 = (1 << (TAG_SHIFT - SEEN_SHIFT)) - 1;
@@ -148,7 +150,8 @@ pub(crate) fn add(
             break;
         }
     }
-    let other = ghosts[(least + 1) % GHOSTS];
+    // Any of them, the one that makes way included: that is seldom one that is worth much.
+    let other = ghosts[(hash >> ANY_SHIFT) as usize % GHOSTS];
     if other != 0 {
         watch(Place(other));
     }

@@ -96,9 +96,9 @@ impl Layout {
     const MOST_SHARDS: u64 = 4_096;
     /// The fewest ghosts of a cache that learns, unless [`Self::LEAST_GHOSTS_A_SESSION`] for each session are fewer. In a small cache ghosts
     /// for as many clients as it has sessions would be gone before these come back.
-    const LEAST_GHOSTS: u64 = 1_024;
+    const LEAST_GHOSTS: u64 = 1_536;
     /// If there were more, a very small cache would learn late that clients do not come back.
-    const LEAST_GHOSTS_A_SESSION: u64 = 8;
+    const LEAST_GHOSTS_A_SESSION: u64 = 12;
     /// The sessions below which a second shard would cost more in evenness than it brings.
     const SESSIONS_PER_SHARD: u64 = 8_192;
 
@@ -338,18 +338,18 @@ mod tests {
             assert_eq!((layout.clients(), layout.ghosts_a_look), (clients, ghosts_a_look));
         }
         let few = Layout::with_slots(&Settings::new(Capacity::Sessions(0)), 10, 1);
-        assert_eq!((few.clients(), few.ghosts_a_look), (30, 128), "eighty ghosts");
+        assert_eq!((few.clients(), few.ghosts_a_look), (40, 192), "120 ghosts");
     }
 
     #[test]
     fn a_small_cache_has_more_ghosts_than_sessions() {
         for (sessions, percent, shards, ghosts) in [
-            (10, 100, None, 80),
-            (200, 100, None, 1_024),
-            (1_024, 100, None, 1_024),
-            (1_032, 100, None, 1_032),
+            (10, 100, None, 120),
+            (200, 100, None, 1_536),
+            (1_536, 100, None, 1_536),
+            (1_544, 100, None, 1_544),
             (200, 0, None, 0),
-            (200, 100, Some(2), 1_024),
+            (200, 100, Some(2), 1_536),
             (2_000, 100, Some(2), 2_000),
             (8_000, 50, Some(4_096), 8 * 4_096),
         ] {

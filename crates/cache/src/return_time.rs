@@ -113,6 +113,7 @@ pub(crate) struct Clientele {
     prior: IntervalClass,
     /// The number of waits that end between two calculations, once there were so many: a power of two.
     batch: u32,
+    sessions: u64,
     /// The number of clients that a full cache waits for ([`Layout::clients`](crate::Layout)).
     watched: u64,
 }
@@ -122,7 +123,12 @@ impl Clientele {
     /// something is known about them.
     pub(crate) fn new(sessions: u64, clients: u64, prior: Interval) -> Self {
         let batches = (sessions / SESSIONS_A_BATCH).clamp(1, 64).next_power_of_two() as u32;
-        Self { prior: IntervalClass::holding(prior), batch: BATCH * batches, watched: clients }
+        Self {
+            prior: IntervalClass::holding(prior),
+            batch: BATCH * batches,
+            sessions,
+            watched: clients,
+        }
     }
 }
 
@@ -215,23 +221,44 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         self.waits.due.fetch_max(calculation as u32, Ordering::Relaxed);
     }
 
-    /// Records that so many clients are still waited for, who were last seen `age_ticks` ago.
+    /// Records that a look at a session found its client still waited for, who was last seen `age_ticks` ago.
+    pub fn look(&self, expected: Expectation, age_ticks: u32) {
+        if !expected.is_never() {
+            let mut looks = self.begin_looks();
+            looks.look(expected, age_ticks);
+            looks.end();
+        }
+    }
+
+    /// Records that so many clients without a session are still waited for, who were last seen `age_ticks` ago.
     pub fn watch(&self, expected: Expectation, age_ticks: u32, clients: u32) {
         if expected.is_never() {
             return;
         }
         add(&self.waits.still[ages::bin_of(expected, age_ticks)], ONE * clients);
         let before = get(&self.waits.watched);
-        self.watch_sample(expected, age_ticks, (before % SAMPLED + clients) / SAMPLED);
+        let samples = (before % SAMPLED + clients) / SAMPLED;
+        if self.watch_sample(expected, age_ticks, samples) {
+            self.waits.alike.are_waited_for(expected, age_ticks, samples);
+        }
         self.watched(clients, 1);
     }
 
-    /// Records that clients are still waited for: so many times [`SAMPLED`].
+    /// Records that clients are still waited for: so many times [`SAMPLED`]. Returns true if they may be alike.
+    fn watch_sample(&self, expected: Expectation, age_ticks: u32, samples: u32) -> bool {
+        let may_be_alike = alike::may_be(expected) && samples > 0;
+        if may_be_alike {
+            add(&self.waits.still[ages::alike_bin_of(age_ticks)], samples * SAMPLED * ONE);
+        }
+        may_be_alike
+    }
+
+    /// Records that the client of one session of [`SAMPLED`] is still waited for.
     // Not inlined: few come so far.
     #[inline(never)]
-    fn watch_sample(&self, expected: Expectation, age_ticks: u32, samples: u32) {
-        if alike::may_be(expected) && samples > 0 {
-            add(&self.waits.still[ages::alike_bin_of(age_ticks)], samples * SAMPLED * ONE);
+    fn look_at_sample(&self, expected: Expectation, age_ticks: u32) {
+        if self.watch_sample(expected, age_ticks, 1) {
+            self.waits.alike.is_waited_for(expected, age_ticks);
         }
     }
 
@@ -339,7 +366,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         let known: Vec<Row> = rows().filter(is_known).collect();
         let pools = self.pools(&known);
         self.find_waits(&known, &pools);
-        self.waits.alike.compare();
+        self.waits.alike.compare(self.of.sessions);
         known.into_iter().for_each(|row| {
             self.calculate(row, &pools);
             self.fade(row);
@@ -374,7 +401,7 @@ impl Looks<'_> {
         add(&self.times.waits.still[measured.bin], ONE);
         self.looks += 1;
         if self.first.wrapping_add(self.looks).is_multiple_of(SAMPLED) {
-            self.times.watch_sample(expected, age_ticks, 1);
+            self.times.look_at_sample(expected, age_ticks);
         }
         self.times.worth_by(expected, age_ticks, measured, self.are_alike)
     }
@@ -690,7 +717,7 @@ mod tests {
             for now in (0..1_000_000).step_by(100) {
                 for at in turn.by_ref().take(100) {
                     let (history, seen, ..) = clients[at];
-                    table.watch(Expectation::learned(history), now - seen, 1);
+                    table.look(Expectation::learned(history), now - seen);
                 }
                 for (at, client) in clients.iter_mut().enumerate() {
                     let (mut history, seen, visits, due) = *client;

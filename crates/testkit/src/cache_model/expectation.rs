@@ -369,7 +369,14 @@ impl Beliefs {
         }
     }
 
-    /// So many clients are still waited for.
+    /// The client of a session is still waited for.
+    pub(crate) fn look(&self, expected: Expected, age_ticks: u64) {
+        if self.weighs() {
+            self.return_times.look(expected.told(), in_32_bits(age_ticks));
+        }
+    }
+
+    /// So many clients without a session are still waited for.
     pub(crate) fn watch(&self, expected: Expected, age_ticks: u64, clients: u32) {
         if self.weighs() {
             self.return_times.watch(expected.told(), in_32_bits(age_ticks), clients);

@@ -50,6 +50,7 @@ impl Ghosts {
         beliefs: &Beliefs,
     ) {
         let a_look = self.a_look;
+        let any = super::keyed_hash(&self.hash_key, id) >> 46 & 7;
         let (places, told_by) = self.set(id);
         let places = places.filter(|_| age_ticks < Units::OLDEST_TICKS);
         let Some(places) = places else {
@@ -59,7 +60,7 @@ impl Ghosts {
         let worth =
             |ghost: &Ghost| beliefs.worth_remembering(ghost.past.expected(ghost.hint), age(ghost));
         let at = (0..8).min_by_key(|at| places[*at].as_ref().map(worth)).expect("eight places");
-        if let Some(other) = &places[(at + 1) % 8] {
+        if let Some(other) = &places[any as usize] {
             beliefs.watch(other.past.expected(other.hint), age(other), a_look);
         }
         let (seen, hint) = (Units::at(now - age_ticks), expected.hint());

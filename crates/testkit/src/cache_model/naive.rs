@@ -246,7 +246,7 @@ struct Shard {
 fn ghosts_of(settings: &Settings, sessions: usize, shards: usize) -> usize {
     let learns = settings.policy == Policy::Predictive && settings.prediction != Prediction::Hint;
     let has_least = learns && settings.ghosts_percent > 0;
-    let least = if has_least { 1_024_usize.div_ceil(shards).min(8 * sessions) } else { 0 };
+    let least = if has_least { 1_536_usize.div_ceil(shards).min(12 * sessions) } else { 0 };
     (sessions * settings.ghosts_percent as usize / 100).max(least).next_multiple_of(8)
 }
 
@@ -503,7 +503,7 @@ impl Shard {
         for slot in self.slots.sweep(16).collect::<Vec<_>>() {
             if let Some(at) = self.stored_in(slot) {
                 let from = self.sessions[at].counts_from(self.epoch);
-                beliefs.watch(self.sessions[at].expected, now.abs_diff(from), 1);
+                beliefs.look(self.sessions[at].expected, now.abs_diff(from));
                 self.candidates.consider(slot, self.worth(at, now, beliefs));
             }
         }
