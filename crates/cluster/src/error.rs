@@ -284,7 +284,8 @@ impl Error {
             ErrorKind::Server(kind) => {
                 matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain)
             }
-            _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS")),
+            // A primary that has lost its replicas, where that stops it (`min-replicas-to-write`).
+            _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOREPLICAS")),
         }
     }
 }
@@ -312,9 +313,6 @@ fn remedy(error: &RedisError) -> &'static str {
         }
         _ if error.code() == Some("OOM") => {
             "; it is full: give it more memory (maxmemory), or lower [sessions] bytes on all machines"
-        }
-        _ if error.code() == Some("NOREPLICAS") => {
-            "; it takes no change, because too few replicas are connected (min-replicas-to-write): bring them back"
         }
         _ if text.contains("WRONGTYPE") => {
             "; something else has written to the cluster's keys: delete the key that is not what Rejoin makes of it"

@@ -3,7 +3,7 @@
 //! The page is encrypted, and authenticated with the cluster's name and the version, so no other page can replace it.
 //! Its nonce distinguishes it from every other page, even of the same version.
 
-use redis::{RedisError, RedisResult, Script};
+use redis::Script;
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
 use zeroize::Zeroizing;
 
@@ -21,13 +21,9 @@ pub(crate) struct RingPlace {
     /// The key that was used before.
     last: Option<KeyName>,
     read: Script,
-    /// The same without a lease, for a Valkey that takes no changes.
-    look: Script,
     replace: Script,
     replicas: Script,
 }
-
-const READ_RING: &str = include_str!("scripts/read_ring.lua");
 
 /// A ring that was read from Valkey or written to it.
 #[derive(Debug)]
@@ -100,8 +96,7 @@ impl RingPlace {
             purpose: [PURPOSE, b" ", name.as_str().as_bytes(), b" "].concat(),
             wrappings: secret.keys().map(|key| (key.name(), key.wrapping(PURPOSE))).collect(),
             last: last.map(|(_, name)| name),
-            read: Script::new(READ_RING),
-            look: Script::new(&READ_RING.replacen("flags=allow-oom", "flags=no-writes", 1)),
+            read: Script::new(include_str!("scripts/read_ring.lua")),
             replace: Script::new(include_str!("scripts/replace_ring.lua")),
             replicas: Script::new(include_str!("scripts/replicas.lua")),
         }
@@ -124,40 +119,20 @@ impl RingPlace {
         known: Option<&Known>,
         lease: Option<Lease<'_>>,
     ) -> Result<(Found, u64), Error> {
-        let read = match self.run(&self.read, link, known, lease.as_ref()).await {
-            Err(error) if takes_no_changes(&error) => {
-                let looked = self.run(&self.look, link, known, None).await?;
-                if lease.is_some() && looked.1.is_none() {
-                    // The key that is due is not made.
-                    return Err(error.into());
-                }
-                looked
-            }
-            read => read?,
-        };
-        let (version, page, leased, now_s) = read;
+        let (version, nonce) = identity(known);
+        let (token, now_s, apart_s) = lease
+            .map_or((&[][..], 0, 0), |lease| (&lease.token.0[..], lease.now_s, lease.most_apart_s));
+        let mut read = self.read.prepare_invoke();
+        read.key(&self.ring).key(&self.lease).arg(version).arg(nonce).arg(token).arg(LEASE_MS);
+        read.arg(now_s).arg(apart_s).arg(TOO_LONG);
+        let found: (Vec<u8>, Option<Vec<u8>>, bool, u64) = read.invoke_async(link).await?;
+        let (version, page, leased, now_s) = found;
         let found = match page {
             None => Found::Same { leased },
             Some(page) if version == b"0" && page.is_empty() => Found::Nothing,
             Some(page) => Found::Other(self.open(&version, &page)?),
         };
         Ok((found, now_s))
-    }
-
-    async fn run(
-        &self,
-        script: &Script,
-        link: &mut Link,
-        known: Option<&Known>,
-        lease: Option<&Lease<'_>>,
-    ) -> RedisResult<(Vec<u8>, Option<Vec<u8>>, bool, u64)> {
-        let (version, nonce) = identity(known);
-        let (token, now_s, apart_s) = lease
-            .map_or((&[][..], 0, 0), |lease| (&lease.token.0[..], lease.now_s, lease.most_apart_s));
-        let mut read = script.prepare_invoke();
-        read.key(&self.ring).key(&self.lease).arg(version).arg(nonce).arg(token).arg(LEASE_MS);
-        read.arg(now_s).arg(apart_s).arg(TOO_LONG);
-        read.invoke_async(link).await
     }
 
     /// Replaces the `known` ring by this one, with the given version. `None`: a different ring is there, or another
@@ -227,13 +202,6 @@ impl Token {
         fill_at_random(&mut token.0)?;
         Ok(token)
     }
-}
-
-/// Returns true if a Valkey that can be read takes no changes: its replicas are not there (`min-replicas-to-write`), or its
-/// last snapshot failed. It refuses a script that might change something before that runs. A replica refuses it first for
-/// what it is, by which the change of the primary is noticed.
-fn takes_no_changes(error: &RedisError) -> bool {
-    matches!(error.code(), Some("NOREPLICAS" | "MISCONF"))
 }
 
 /// Returns the version and nonce by which the scripts identify a ring.

@@ -51,7 +51,7 @@ pub(crate) fn is_refusal(error: &RedisError) -> bool {
         error.kind(),
         ErrorKind::Server(ServerErrorKind::NoScript | ServerErrorKind::TryAgain)
     );
-    !is_passing && !is_trouble(error) && !is_denied(error)
+    !is_passing && !is_trouble(error) && !is_denied(error) && error.code() != Some("NOREPLICAS")
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 #!lua flags=allow-oom
 -- Reads the ring of ticket keys. Grants the lease for creating the next key, if the server requests it, knows
 -- the current ring, and no other server holds the lease, and if its clock is not too far from this one.
--- With the flag no-writes in place of allow-oom, which includes it, and without a token, it is run by a Valkey that takes no
--- changes.
 --
 -- KEYS: ring (a hash: version, page), lease
 -- ARGV: the version that the server knows, or 0; the first 12 bytes of its page;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use rejoin_cluster::{Census, ClusterKeys, ClusterSecret, Problem, Settings};
+use rejoin_cluster::{Census, ClusterSecret, Problem, Settings};
 use rejoin_store::MailboxFacts;
 use rejoin_testkit::cluster::link;
 use rejoin_testkit::folder::Folder;
@@ -68,52 +68,4 @@ fn a_lookup_that_fails_is_not_waited_for() {
     valkey.say("DEL rejoin:{web.0}:values");
     machine.insert(20);
     wait_until("a session sent", || machine.health.read().stored == 1);
-}
-
-/// A primary without its replicas, or whose disk is full, takes no change. What it has can be read.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_valkey_that_takes_no_changes_is_read() {
-    let snapshots = Folder::new();
-    let dump = snapshots.join("dump");
-    std::fs::create_dir(&dump).expect("a folder");
-    let (of_replicas, of_disk) = (Valkey::start(&[]), {
-        Valkey::start(&["--dir", &dump.display().to_string(), "--save", "3600 1"])
-    });
-    for (valkey, code) in [(of_replicas, "NOREPLICAS"), (of_disk, "MISCONF")] {
-        let folders = [0; 2].map(|_| Folder::new());
-        let [one, other] =
-            folders.each_ref().map(|folder| Machine::noting(settings(&valkey, folder), folder));
-        let ((one, _), (other, told)) = (one, other);
-        one.insert(1);
-        wait_until("a session sent", || one.health.read().stored == 1);
-        if code == "NOREPLICAS" {
-            valkey.say("CONFIG SET min-replicas-to-write 1");
-        } else {
-            std::fs::remove_dir(&dump).expect("an empty folder");
-            valkey.say("BGSAVE");
-            let failed = || valkey.say("INFO persistence").contains("last_bgsave_status:err");
-            wait_until("a snapshot that failed", failed);
-        }
-        thread::sleep(Duration::from_secs(3));
-        assert!(other.gets(1), "{:?}", told());
-        assert_eq!(other.health.read().unanswered, 0, "{:?}", told());
-        other.insert(2);
-        wait_until("the news", || !refused(&told()).is_empty());
-        let all = told();
-        assert!(refused(&all)[0].contains(code), "{all:?}");
-        assert!(!all.iter().any(|line| line.starts_with("Cut")), "{all:?}");
-        // Those who look, and who change.
-        let settings = settings(&valkey, &folders[0]);
-        let secret = ClusterSecret::read(&settings.key_file).expect("a key");
-        let keys = ClusterKeys::new(settings.name.clone(), &secret, None).expect("a lead");
-        let (mut keys, mut link) = (keys.only_followed(), link(&valkey).await);
-        let now_s = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
-        keys.follow(&mut link, now_s).await.expect("a ring");
-        assert!(keys.ring().is_some());
-        let error = keys.rotate(&mut link, now_s).await.expect_err("a change").to_string();
-        assert!(error.contains(code), "{error}");
-        let sites = settings.all_sites().expect("one");
-        let census = Census::take(&settings.name, &secret, &sites, link).await;
-        assert_eq!((census.machines.len(), census.unread.len()), (1, 0), "two of one name");
-    }
 }
