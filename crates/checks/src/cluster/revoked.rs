@@ -18,6 +18,9 @@ const MACHINES: usize = 2;
 const LOOK: Duration = Duration::from_millis(1_500);
 /// Looks until all have settled.
 const SETTLES: usize = 4;
+/// The time within which machines begin with new keys where none has any: for half a minute they let others put the last ones
+/// back.
+const BEGIN_WITHIN: Duration = Duration::from_secs(40);
 const STEP: Duration = Duration::from_millis(20);
 
 /// The part that restarts.
@@ -167,17 +170,12 @@ fn play(cluster: &mut Cluster, order: &Order) -> Result<End, String> {
     }
     let end = match [seen(0), seen(1)] {
         [one, other] if one == left && other == left => End::AsItWas,
-        [one, other] if one.is_empty() && other.is_empty() => End::Refused,
+        [one, other] if one.is_empty() && other.is_empty() => begin_anew(cluster, order, &leaked)?,
         [one, other] if one == other => End::NewKeys,
         [one, other] => {
             return Err(format!("machines differ: {one:?} and {other:?}, not {left:?}"));
         }
     };
-    if end == End::Refused {
-        // As docs/cluster.md says.
-        cluster.ask_valkey(&["DEL", "rejoin:{web}:ring"]);
-        until("new keys", || !keys(&cluster.machines[0]).is_empty())?;
-    }
     // A machine that lost its ring, and finds none in Valkey, makes another.
     match end == End::AsItWas || order.lost != Lost::None {
         true => Ok(end),
@@ -236,6 +234,27 @@ fn begin(cluster: &mut Cluster, part: Part) -> Result<(), String> {
             until("a cache", || machine.store().is_some())
         }
     }
+}
+
+/// Waits until all machines, none of which has keys, have the same new ones. Deletes an older ring before, as docs/cluster.md
+/// says.
+fn begin_anew(cluster: &Cluster, order: &Order, leaked: &String) -> Result<End, String> {
+    let end = match order.back {
+        Back::Older => {
+            cluster.ask_valkey(&["DEL", "rejoin:{web}:ring"]);
+            End::Refused
+        }
+        Back::Nothing => End::NewKeys,
+    };
+    let last = Instant::now() + BEGIN_WITHIN;
+    while Instant::now() < last {
+        watch(cluster, leaked, STEP)?;
+        let [one, other] = [0, 1].map(|machine| keys(&cluster.machines[machine]));
+        if !one.is_empty() && one == other {
+            return Ok(end);
+        }
+    }
+    Err("not in time: new keys on both machines".to_owned())
 }
 
 /// Fails if a machine has the key within this time.
