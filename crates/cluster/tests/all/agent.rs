@@ -561,6 +561,47 @@ async fn a_machine_that_has_lost_the_ring_waits_for_those_that_have_it() {
     assert_eq!(told, [true, false]);
 }
 
+/// Nobody has the newer ring any more, and the operator decides: both machines lost their caches. They have the same new keys
+/// half a minute later, in which a third one could have put the ring back.
+#[tokio::test]
+async fn new_keys_begin_half_a_minute_after_a_refused_ring_was_deleted() {
+    let Revoked { valkey, before, leaked, now } = Revoked::start().await;
+    let folders = ["1", "2"].map(|number| valkey.folder.join(number));
+    std::fs::create_dir_all(&folders[1]).expect("a folder");
+    Store::remove(&folders[0], &"web".parse().expect("a name")).expect("removed");
+    put(&valkey, &before).await;
+    let [one, two] = folders.map(|at| Agent::new(settings(&valkey, &at)).expect("an agent"));
+    let stores = [&one, &two].map(|agent| Arc::clone(agent.store()));
+    let keys = || stores.each_ref().map(|store| keys_of(store.ring().expect("free")));
+    let (ends, ended) = oneshot::channel::<()>();
+    let begins = async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(keys(), [[], []], "the older ring is refused");
+        valkey.say(&format!("DEL {RING}"));
+        let deleted = Instant::now();
+        while keys().iter().any(Vec::is_empty) {
+            let waited = deleted.elapsed();
+            assert!(waited < Duration::from_secs(40), "no new keys after {waited:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(deleted.elapsed() >= Duration::from_secs(30), "after {:?}", deleted.elapsed());
+        drop(ends);
+    };
+    let mut told = Vec::new();
+    let tell = |news: News<'_>| {
+        if let News::WaitsForRing(waits) = news {
+            told.push(waits);
+        }
+    };
+    let until_ended = async { drop(ended.await) };
+    let (one, two) = tokio::join!(one.run(begins, tell), two.run(until_ended, |_| {}));
+    one.and(two).expect("they work");
+    let [ones, twos] = keys();
+    assert_eq!(ones, twos);
+    assert!(!ones.contains(&leaked) && !ones.contains(&now[0]), "{ones:?}: not new");
+    assert_eq!(told, [true, false]);
+}
+
 /// The rules of an earlier version lack a key and some commands.
 #[test]
 fn rules_that_are_too_narrow_are_told_once() {
