@@ -37,10 +37,10 @@ const ONE_RETURN: f64 = 4_096.0;
 const MOST_RETURNS: f64 = 16.0;
 /// How many times as coarse the unit is in which returns are added up that are expected of clients still waited for.
 const COARSER: u32 = 16;
-/// The logarithm of the share of these sums that fades at each comparison: looks are few where most clients come back.
+/// The logarithm of the share of these sums that fades whenever others are added.
 const FADE_OF_WAITING: u32 = 3;
-/// The looks at sessions, lately, without which nothing new is said about who is still waited for.
-const FEWEST_LOOKS: f64 = 64.0;
+/// The looks at sessions without which nothing new is said about who is still waited for. They are few where most clients come back.
+const FEWEST_LOOKS: u32 = 64;
 /// The variance by chance of a number that came lately, as a share of it: the older part has faded.
 const CHANCE: f64 = 0.5;
 
@@ -65,9 +65,11 @@ pub(crate) struct Alike {
     returns_until: [AtomicU32; AGES],
     /// What was counted since the last comparison, by group.
     groups: [Counted; GROUPS],
-    /// The looks at sessions since then, and lately.
+    /// The looks at sessions since [`Counted::waiting`] were added to [`Known::waiting`], and those before, lately.
     looks: AtomicU32,
     looks_lately: Lately<FADE_OF_WAITING>,
+    /// The clients for which each of the latter stands.
+    clients_a_look: Number,
     /// What is known since earlier, by group.
     known: [Known; GROUPS],
     /// A bit for each octave of clients that are alike.
@@ -91,8 +93,6 @@ struct Counted {
 struct Known {
     /// What looks found lately: see [`Counted::waiting`].
     waiting: Lately<FADE_OF_WAITING>,
-    /// The returns expected of all clients still waited for, as they were at the last comparison.
-    before: Number,
     /// The returns that were expected lately, and those that came.
     expected: Lately<FADE>,
     came: Lately<FADE>,
@@ -199,19 +199,22 @@ impl Alike {
     /// Adds what was counted since the last comparison to what is known.
     fn add_counted(&self, sessions: u64) {
         let take = |count: &AtomicU32| f64::from(count.swap(0, Ordering::Relaxed));
-        self.looks_lately.add(take(&self.looks));
-        let looks = self.looks_lately.0.get();
+        let was_looked = get(&self.looks) >= FEWEST_LOOKS;
+        let before = self.clients_a_look.get();
+        if was_looked {
+            self.looks_lately.add(take(&self.looks));
+            let samples = sessions as f64 / f64::from(SAMPLED);
+            self.clients_a_look.set(samples / self.looks_lately.0.get());
+        }
         for (counted, known) in self.groups.iter().zip(&self.known) {
-            known.waiting.add(take(&counted.waiting) * f64::from(COARSER) / ONE_RETURN);
-            known.came.add(take(&counted.came));
             let mut expected = take(&counted.ended) / ONE_RETURN;
-            if looks >= FEWEST_LOOKS {
-                let sessions_a_look = sessions as f64 / f64::from(SAMPLED) / looks;
-                let waiting = known.waiting.0.get() * sessions_a_look;
-                expected += waiting - known.before.get();
-                known.before.set(waiting);
+            if was_looked {
+                expected -= known.waiting.0.get() * before;
+                known.waiting.add(take(&counted.waiting) * f64::from(COARSER) / ONE_RETURN);
+                expected += known.waiting.0.get() * self.clients_a_look.get();
             }
             known.expected.add(expected);
+            known.came.add(take(&counted.came));
         }
     }
 }
@@ -308,11 +311,11 @@ mod tests {
             for number in [0.0, 1e38, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 alike.groups.iter().for_each(|group| counted(group, count));
                 alike.returns_until.iter().chain([&alike.looks]).for_each(|of| set(of, count));
-                let known = alike
-                    .known
-                    .iter()
-                    .flat_map(|of| [&of.waiting.0, &of.before, &of.expected.0, &of.came.0]);
-                known.chain([&alike.looks_lately.0]).for_each(|of| of.set(number.into()));
+                let known =
+                    alike.known.iter().flat_map(|of| [&of.waiting.0, &of.expected.0, &of.came.0]);
+                known
+                    .chain([&alike.looks_lately.0, &alike.clients_a_look])
+                    .for_each(|of| of.set(number.into()));
                 alike.is_waited_for(loose(10, 0), AGE_TICKS);
                 alike.are_waited_for(loose(10, 0), AGE_TICKS, u32::MAX);
                 alike.expect(&[1.0; AGES]);

@@ -154,7 +154,8 @@ mod tests {
                 assert!(taken <= bytes, "{bytes} bytes: {taken} taken");
                 let is_small = bytes < 4 << 20;
                 assert!(is_small || taken * 100 >= bytes * 95, "{bytes} bytes: {taken} taken");
-                let enough = is_small || of_sessions * 100 >= bytes * 90;
+                // Sixteen shards, and what is shared of a cluster, take a tenth of the smallest, and 1,434 bytes.
+                let enough = is_small || of_sessions * 1_000 >= bytes * 899;
                 assert!(enough, "{bytes} bytes: {of_sessions} for sessions");
             }
         }

@@ -75,7 +75,8 @@ fn browsers_and_devices_share_a_server() {
 fn with_hints_nearly_the_bound_is_reached() {
     for (plan, least) in [
         (include_str!("../../../../plans/paper-000.toml"), 0.984),
-        (include_str!("../../../../plans/runs-lognormal.toml"), 0.978),
+        // Of 0.978 half a percent went to clients that have rates, when small caches came to remember more clients.
+        (include_str!("../../../../plans/runs-lognormal.toml"), 0.973),
         (include_str!("../../../../plans/runs-habits-carried.toml"), 0.970),
     ] {
         let sizes = [200, 400, 600, 800, 1_000];
