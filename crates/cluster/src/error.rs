@@ -284,10 +284,15 @@ impl Error {
             ErrorKind::Server(kind) => {
                 matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain)
             }
-            // A primary that has lost its replicas, where that stops it (`min-replicas-to-write`).
-            _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOREPLICAS")),
+            _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) || takes_no_changes(error),
         }
     }
+}
+
+/// Returns true if it is a primary that has lost its replicas (`min-replicas-to-write`) or its disk (`stop-writes-on-bgsave-error`), where that
+/// stops it. No session can be taken from it, so that none is certain until it has been back for a while.
+pub(crate) fn takes_no_changes(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOREPLICAS" | "MISCONF"))
 }
 
 /// Returns a text without its numbers, by which errors of one cause are told apart from others: some tell the time. Addresses

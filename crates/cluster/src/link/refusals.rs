@@ -6,6 +6,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::{is_denied, is_trouble};
 use crate::Error;
+use crate::error::takes_no_changes;
 
 /// The refusals of one Valkey.
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ pub(crate) fn is_refusal(error: &RedisError) -> bool {
         error.kind(),
         ErrorKind::Server(ServerErrorKind::NoScript | ServerErrorKind::TryAgain)
     );
-    !is_passing && !is_trouble(error) && !is_denied(error) && error.code() != Some("NOREPLICAS")
+    !is_passing && !is_trouble(error) && !is_denied(error) && !takes_no_changes(error)
 }
 
 #[cfg(test)]

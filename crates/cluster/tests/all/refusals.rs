@@ -69,3 +69,30 @@ fn a_lookup_that_fails_is_not_waited_for() {
     machine.insert(20);
     wait_until("a session sent", || machine.health.read().stored == 1);
 }
+
+/// A primary without its replicas, or whose disk is full, takes no change: nobody can take a session from it.
+#[test]
+fn a_valkey_that_takes_no_changes_is_away() {
+    let snapshots = Folder::new();
+    let dump = snapshots.join("dump");
+    std::fs::create_dir(&dump).expect("a folder");
+    let (of_replicas, of_disk) = (Valkey::start(&[]), {
+        Valkey::start(&["--dir", &dump.display().to_string(), "--save", "3600 1"])
+    });
+    for (valkey, code) in [(of_replicas, "NOREPLICAS"), (of_disk, "MISCONF")] {
+        let folder = Folder::new();
+        let (machine, told) = Machine::noting(settings(&valkey, &folder), &folder);
+        machine.insert(1);
+        wait_until("a session sent", || machine.health.read().stored == 1);
+        if code == "NOREPLICAS" {
+            valkey.say("CONFIG SET min-replicas-to-write 1");
+        } else {
+            std::fs::remove_dir(&dump).expect("an empty folder");
+            valkey.say("BGSAVE");
+            let failed = || valkey.say("INFO persistence").contains("last_bgsave_status:err");
+            wait_until("a snapshot that failed", failed);
+        }
+        wait_until("the news", || told().iter().any(|line| line.starts_with("Cut")));
+        assert!(!machine.health.read().is_linked, "{:?}", told());
+    }
+}
