@@ -104,8 +104,13 @@ struct Known {
 struct Number(AtomicU32);
 
 impl Number {
+    /// More than is ever counted.
+    const MOST: f32 = 1e12;
+
     fn get(&self) -> f64 {
-        f32::from_bits(get(&self.0)).into()
+        let value = f32::from_bits(get(&self.0));
+        // What is no number, or none that was counted, would stay for good.
+        if value.abs() <= Self::MOST { value.into() } else { 0.0 }
     }
 
     fn set(&self, value: f64) {
@@ -136,13 +141,13 @@ impl Alike {
         add(&group.came, returned.into());
     }
 
-    /// Records that looks at one session of [`SAMPLED`] found that its client is still waited for.
-    pub(crate) fn is_waited_for(&self, expected: Expectation, age_ticks: u32) {
+    /// Records one of [`SAMPLED`] looks at sessions, whoever's: together they stand for all sessions.
+    pub(crate) fn looked(&self) {
         add(&self.looks, 1);
-        self.are_waited_for(expected, age_ticks, 1);
     }
 
-    /// Records that one of [`SAMPLED`] looks at others, which stands for as many clients as so many looks at sessions, found the same.
+    /// Records that one of [`SAMPLED`] looks, which stands for as many clients as so many looks at sessions, found a client still waited
+    /// for.
     pub(crate) fn are_waited_for(&self, expected: Expectation, age_ticks: u32, clients: u32) {
         let returns = self.returns_within(ages::class_of(age_ticks)) / COARSER;
         add(&self.groups[group_of(expected)].waiting, returns.wrapping_mul(clients));
@@ -252,6 +257,13 @@ mod tests {
 
     const AGE_TICKS: u32 = 15_000;
 
+    impl Alike {
+        fn is_waited_for(&self, expected: Expectation, age_ticks: u32) {
+            self.looked();
+            self.are_waited_for(expected, age_ticks, 1);
+        }
+    }
+
     /// A client that keeps no interval, with a mean gap of an octave and the last gap so many octaves away.
     fn loose(octave: u8, apart: i32) -> Expectation {
         let class = IntervalClass(8 * octave + 3);
@@ -320,6 +332,9 @@ mod tests {
                 alike.are_waited_for(loose(10, 0), AGE_TICKS, u32::MAX);
                 alike.expect(&[1.0; AGES]);
                 alike.compare(u64::MAX);
+                let numbers =
+                    alike.known.iter().flat_map(|of| [&of.waiting.0, &of.expected.0, &of.came.0]);
+                assert!(numbers.chain([&alike.looks_lately.0]).all(|of| of.get().is_finite()));
             }
         }
     }

@@ -257,8 +257,9 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     // Not inlined: few come so far.
     #[inline(never)]
     fn look_at_sample(&self, expected: Expectation, age_ticks: u32) {
+        self.waits.alike.looked();
         if self.watch_sample(expected, age_ticks, 1) {
-            self.waits.alike.is_waited_for(expected, age_ticks);
+            self.waits.alike.are_waited_for(expected, age_ticks, 1);
         }
     }
 

@@ -277,7 +277,13 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     let in_place = back().nth(2).filter(|(_, word)| is_address(word));
     let named = before_identity(back());
     let last = || back().find(|(_, word)| is_address(word));
-    let is_no_prefix = |(at, _): &(usize, &[u8])| named.is_none_or(|(name, _)| *at <= name);
+    // A header of syslog, between whose host and the line is a tag with a colon or, of RFC 5424, several words.
+    let is_no_prefix = |(at, _): &(usize, &[u8])| {
+        named.is_none_or(|(name, _)| {
+            let is_tag = |(_, word): (usize, &[u8])| word.ends_with(b":");
+            *at < name + 5 && !back().take(*at).skip(name + 1).any(is_tag)
+        })
+    };
     let client = in_place.or_else(|| last().filter(is_no_prefix)).or(named);
     let (at, word) = client.or_else(|| back().nth(2)).or_else(|| back().last())?;
     let listed = words().rev().skip(at + 1).map_while(|word| word.strip_suffix(b","));

@@ -378,15 +378,15 @@ fn lifetime_source(found: &Lifetime, is_given: bool, counted_s: f64) -> String {
     };
     let which = if is_given {
         "as given".to_owned()
+    } else if found.lost_percent > Lifetime::MOST_LOST_PERCENT {
+        "the longest allowed".to_owned()
     } else if !Lifetime::is_told(found.seconds, counted_s) {
         format!(
             "the longest allowed, as arrivals of {} are too short to tell that less is enough",
             time((counted_s / 60.0).round() as u64 * 60)
         )
-    } else if found.lost_percent <= Lifetime::MOST_LOST_PERCENT {
-        "the shortest round time that costs at most 1 % of resumptions".to_owned()
     } else {
-        "the longest allowed".to_owned()
+        "the shortest round time that costs at most 1 % of resumptions".to_owned()
     };
     format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent))
 }

@@ -113,6 +113,19 @@ fn an_address_in_front_of_the_client_is_not_the_client() {
 
 /// Apache's `vhost_combined` with `HostnameLookups On`, and what syslog puts in front.
 #[test]
+fn a_word_between_the_client_and_its_identity_is_not_the_client() {
+    for between in
+        ["www.example.com", "- www.example.com", "(-)", "\"-\"", "- [192.0.2.7]", "0.1, - HIT"]
+    {
+        for user in ["- -", "- ada"] {
+            let line =
+                COMBINED.replace("192.0.2.7 - - [", &format!("192.0.2.7 {between} {user} ["));
+            assert_eq!(known(&line).address, address("192.0.2.7"), "{between} {user}");
+        }
+    }
+}
+
+#[test]
 fn a_client_without_an_address_is_the_name_before_its_identity() {
     let at = |before: &str, name: &str, user: &str| {
         let client = format!("{before}{name} {user} [");
@@ -121,7 +134,6 @@ fn a_client_without_an_address_is_the_name_before_its_identity() {
     for before in [
         "",
         "www.example.com:443 ",
-        "10.0.0.5 ",
         "Nov 25 15:49:27 host nginx: ",
         "<190>Nov 25 15:49:27 10.0.0.5 nginx: ",
         "<190>1 2026-11-25T15:49:27Z host nginx - - - ",
