@@ -180,7 +180,7 @@ test('an application says when a client comes back', async (t) => {
   assert.strictEqual(share.asked.find((fields) => fields.hint).hint.returns_in_s, 60);
 });
 
-// What a handler calls `request.socket` is the socket with https, and a proxy for it with http2.
+// A handler's `request.socket` is the socket with https, and a proxy for it with http2.
 for (const kind of ['https', 'http2', 'http/1.1 of http2']) {
   test(`a handler says when a client comes back, with ${kind}`, async (t) => {
     const socket = path.join(folder(t), 's.sock');

@@ -35,7 +35,7 @@ const GROUPS: usize = OCTAVES * GROUPS_OF_OCTAVE;
 const ONE_RETURN: f64 = 4_096.0;
 /// The most returns that are expected of a client.
 const MOST_RETURNS: f64 = 16.0;
-/// How many times as coarse the unit is in which returns are added up that are expected of clients still waited for.
+/// The factor by which the unit is coarser in which returns are added up that are expected of clients still waited for.
 const COARSER: u32 = 16;
 /// The logarithm of the share of these sums that fades whenever others are added.
 const FADE_OF_WAITING: u32 = 3;
@@ -63,14 +63,14 @@ const MOST_DEVIATIONS: f64 = 2.0;
 pub(crate) struct Alike {
     /// The number of returns that are expected of a client until each age.
     returns_until: [AtomicU32; AGES],
-    /// What was counted since the last comparison, by group.
+    /// The counts since the last comparison, by group.
     groups: [Counted; GROUPS],
     /// The looks at sessions since [`Counted::waiting`] were added to [`Known::waiting`], and those before, lately.
     looks: AtomicU32,
     looks_lately: Lately<FADE_OF_WAITING>,
     /// The clients for which each of the latter stands.
     clients_a_look: Number,
-    /// What is known since earlier, by group.
+    /// The figures from before, by group.
     known: [Known; GROUPS],
     /// A bit for each octave of clients that are alike.
     octaves: AtomicU32,
@@ -87,11 +87,11 @@ struct Counted {
     waiting: AtomicU32,
 }
 
-/// What is known of a group.
+/// The figures of a group from before the last comparison.
 #[derive(Debug, bytemuck::Zeroable)]
 #[repr(C)]
 struct Known {
-    /// What looks found lately: see [`Counted::waiting`].
+    /// The returns that looks found lately: see [`Counted::waiting`].
     waiting: Lately<FADE_OF_WAITING>,
     /// The returns that were expected lately, and those that came.
     expected: Lately<FADE>,
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(get(&alike.octaves).count_ones(), 6);
     }
 
-    /// Of some groups many wait since a short time ago, so that only those who came have ended.
+    /// Some groups have many that wait since a short time ago, so that only those who came have ended.
     #[test]
     fn who_is_still_waited_for_was_expected_too() {
         let octaves = |are_looked_at: bool| {

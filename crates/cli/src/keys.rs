@@ -141,7 +141,7 @@ enum Keys {
     Cluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys>, of: Box<OfCluster> },
 }
 
-/// What it takes to look at a cluster's machines.
+/// The settings by which a cluster's machines are looked at.
 struct OfCluster {
     settings: Settings,
     key_file: KeyFile,

@@ -77,7 +77,7 @@ pub struct Sessions {
 /// The answer of `put.lua` where the session was taken.
 const PUT_OF_TAKEN: i64 = -2;
 
-/// What Valkey does not do, for [`Error::Refused`].
+/// The thing that Valkey does not do, for [`Error::Refused`].
 const TAKES_NONE: &str = "takes no sessions";
 const HANDS_OUT_NONE: &str = "hands no sessions out";
 

@@ -464,7 +464,7 @@ struct Server {
     runs_then: bool,
 }
 
-/// What a server had when it was told of the keys.
+/// The keys of a server when it was told of new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Had {
     /// Other keys, as HAProxy showed.

@@ -13,7 +13,7 @@ use crate::link::is_refusal;
 use crate::wrapping_key::fill_at_random;
 use crate::{ClusterName, ClusterSecret, Error, Link, Machines, Report, Settings};
 
-/// What Valkey does not do, for [`Error::Refused`].
+/// The thing that Valkey does not do, for [`Error::Refused`].
 const TAKES_NO_REPORT: &str = "takes no report of this machine";
 
 /// The reports of one agent.

@@ -43,7 +43,7 @@ pub(super) struct Search {
 struct Rival {
     since: Option<Instant>,
     is_told: bool,
-    /// Where it is told.
+    /// The place to which it is told.
     told: Arc<Mutex<Option<Error>>>,
 }
 
