@@ -24,7 +24,16 @@ pub(super) struct Reporter {
     /// Where the reports go, and the last one.
     place: Mutex<(Arc<Machines>, Report)>,
     is_name_shared: AtomicBool,
-    trouble: Mutex<(Told, Option<Error>)>,
+    trouble: Mutex<Trouble>,
+}
+
+/// Reasons why a machine is not shown, or not alone.
+#[derive(Default)]
+struct Trouble {
+    shared: Told,
+    refused: Told,
+    /// The last, until somebody takes it.
+    last: Option<Error>,
 }
 
 impl Reporter {
@@ -64,7 +73,7 @@ impl Reporter {
 
     /// Returns a reason why this machine is not shown, or not alone. Each is returned once.
     pub(super) fn take_trouble(&self) -> Option<Error> {
-        lock(&self.trouble).1.take()
+        lock(&self.trouble).last.take()
     }
 
     /// Reports every ten seconds, and within a second when there is news. Never ends. What Valkey does not take is
@@ -92,6 +101,8 @@ impl Reporter {
                         before.is_some_and(|of| of.agent != report.agent && is_later(&of));
                     self.note_shared(is_shared, &report);
                     reported_ms = Some(report.at_ms);
+                    // It is told again if Valkey refuses a later one.
+                    lock(&self.trouble).refused = Told::default();
                 }
                 Ok(Err(error)) => self.note_error(error),
                 // It is noticed by whoever follows the ring.
@@ -113,25 +124,27 @@ impl Reporter {
     fn note_shared(&self, is_shared: bool, report: &Report) {
         self.is_name_shared.store(is_shared, Relaxed);
         if is_shared {
-            self.note_trouble(Error::SharedName { machine: report.machine.clone() });
+            let machine = report.machine.clone();
+            self.note_trouble(|trouble| &mut trouble.shared, Error::SharedName { machine });
         }
     }
 
     fn note_error(&self, error: Error) {
         match error {
             Error::Valkey(cause) if is_refusal(&cause) => {
-                self.note_trouble(Error::Refused { what: TAKES_NO_REPORT, cause });
+                let error = Error::Refused { what: TAKES_NO_REPORT, cause };
+                self.note_trouble(|trouble| &mut trouble.refused, error);
             }
             // It is noticed by whoever follows the ring, or looks for the primary or the user's rights.
             Error::Valkey(_) => {}
-            error => self.note_trouble(error),
+            error => self.note_trouble(|trouble| &mut trouble.refused, error),
         }
     }
 
-    fn note_trouble(&self, error: Error) {
-        let (told, trouble) = &mut *lock(&self.trouble);
-        if told.is_news_of(&error, Instant::now().into_std()) {
-            *trouble = Some(error);
+    fn note_trouble(&self, of: impl FnOnce(&mut Trouble) -> &mut Told, error: Error) {
+        let mut trouble = lock(&self.trouble);
+        if of(&mut trouble).is_news_of(&error, Instant::now().into_std()) {
+            trouble.last = Some(error);
         }
     }
 }

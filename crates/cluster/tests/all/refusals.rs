@@ -96,3 +96,20 @@ fn a_valkey_that_takes_no_changes_is_away() {
         assert!(!machine.health.read().is_linked, "{:?}", told());
     }
 }
+
+/// Something else has written to where machines report, twice.
+#[test]
+fn a_report_that_is_refused_again_is_told_again() {
+    let (valkey, folder) = (Valkey::start(&[]), Folder::new());
+    let spoil = || {
+        valkey.say("SET rejoin:{web}:reported text");
+    };
+    spoil();
+    let (_machine, told) = Machine::noting(settings(&valkey, &folder), &folder);
+    let reports = |told: &[String]| refused(told).len();
+    wait_until("the news", || reports(&told()) == 1);
+    valkey.say("DEL rejoin:{web}:reported");
+    wait_until("its report", || valkey.say("HLEN rejoin:{web}:machines") == "1");
+    spoil();
+    wait_until("the news again", || reports(&told()) == 2);
+}
