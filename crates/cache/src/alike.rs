@@ -146,6 +146,11 @@ impl Alike {
         add(&self.looks, 1);
     }
 
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> u32 {
+        get(&self.looks)
+    }
+
     /// Records that one of [`SAMPLED`] looks, which stands for as many clients as so many looks at sessions, found a client still waited
     /// for.
     pub(crate) fn are_waited_for(&self, expected: Expectation, age_ticks: u32, clients: u32) {

@@ -541,6 +541,18 @@ mod tests {
         assert_eq!(get(&table.waits.due), Due::OfAll as u32);
     }
 
+    /// Those that may be alike are as many of all sessions as of all looks.
+    #[test]
+    fn a_look_counts_whoever_is_found() {
+        let table = table();
+        let claimed = Expectation::new(Trust::Claimed, MINUTE.class());
+        for of in [MINUTE, claimed, Expectation::UNKNOWN] {
+            let before = table.waits.alike.looks();
+            (0..8 * SAMPLED).for_each(|_| table.look(of, 15_000));
+            assert_eq!(table.waits.alike.looks() - before, 8, "{of:?}");
+        }
+    }
+
     #[test]
     fn where_no_wait_ends_no_count_wraps() {
         const CLIENTS: u32 = 1_000;
