@@ -41,6 +41,9 @@ thread_local! {
     static BEGUN: Cell<usize> = const { Cell::new(0) };
 }
 
+/// A number that each fork changes in the child.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
 /// The steps of a wait, the longest one, and the longest one for those that are stuck.
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: usize = 1_000;
@@ -81,6 +84,11 @@ impl Drop for Passage {
             leave();
         }
     }
+}
+
+/// Returns a number that differs between a process and the children that it forks after it has [passed](pass).
+pub fn forks() -> usize {
+    FORKS.load(Ordering::Relaxed)
 }
 
 /// Runs `what` outside, where it may take long. The thread must hold nothing of Rejoin's.
@@ -156,6 +164,8 @@ unsafe extern "C" fn after_in_child() {
     INSIDE.store(own(), Ordering::SeqCst);
     STUCK.store(0, Ordering::Relaxed);
     BEGUN.set(0);
+    // The handlers of one fork may be many, and any number that is new will do.
+    FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Returns the value of a cell, and makes it inside the gate if necessary.

@@ -6,7 +6,8 @@
 //! TCP socket, and the program gets one end of a socket pair under the same descriptor (`sockets`). After the handshake
 //! the manager's description of the server is available ([`Taken`]).
 //!
-//! A program whose socket is non-blocking does not wait for the manager's decision (`waiting`).
+//! A program whose socket is non-blocking does not wait for the manager's decision (`waiting`). If it
+//! forks meanwhile, one of the processes goes on with the connection (`deciding`).
 //!
 //! If anything is missing, the ClientHello goes to the server, which does not know the PSK and ignores it. The program
 //! then has the connection that it would have had without Rejoin.
@@ -16,6 +17,7 @@
 
 mod counted;
 pub mod debug;
+mod deciding;
 pub mod functions;
 mod held;
 mod hello;

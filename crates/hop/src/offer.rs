@@ -15,7 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
 use crate::held::Held;
-use crate::waiting;
+use crate::waiting::{self, Waiting};
 
 /// The longest wait for the manager's description of the server. The manager sends it before its part of the
 /// handshake with the program, so that it is there already unless the manager fails.
@@ -80,23 +80,26 @@ impl Offer {
     }
 
     /// Forgets the offer: its ClientHello will not come any more.
+    ///
+    /// A forked child may do so while its parent goes on with the connection, or the other way round. So nothing is said
+    /// to the manager, and nothing read: a connection that no process has any more ends by itself.
     pub fn withdraw(&self) {
-        drop(self.end());
+        drop(self.take_waiting());
     }
 
-    /// Ends the wait for the ClientHello, or for the manager's decision. Returns the hop if the manager has just taken
-    /// the connection over.
-    fn end(&self) -> Option<Held<Hop>> {
+    /// Ends the wait for the ClientHello, or for the manager's decision. Returns the connection if it was waiting for
+    /// that.
+    fn take_waiting(&self) -> Option<Waiting> {
         if PENDING.load(Ordering::Relaxed) > 0 {
             take_pending(&self.identity);
         }
         let descriptor = self.waits_at.swap(-1, Ordering::Relaxed);
-        if descriptor < 0 { None } else { waiting::end(descriptor, self) }
+        if descriptor < 0 { None } else { waiting::take(descriptor, self) }
     }
 
     /// Returns the hop after the handshake. `None`: the manager took no part in the connection, or only forwarded it.
     pub fn taken(&self) -> Option<Taken> {
-        let ended = self.end();
+        let ended = self.take_waiting().and_then(Waiting::end);
         ended.or_else(|| self.lock().take()).map(|hop| Taken { hop })
     }
 

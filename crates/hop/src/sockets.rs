@@ -20,6 +20,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, se
 use rustix::process::{Resource, getrlimit};
 
 use crate::debug;
+use crate::deciding::Decider;
 use crate::held::{Held, Identity};
 use crate::hello::ClientHello;
 use crate::offer::{Offer, take_pending};
@@ -157,8 +158,9 @@ impl Handover<'_> {
             hello: self.sending.bytes.to_vec(),
             service: self.service(),
         };
+        let decider = Decider::this(&requested);
         let requested = Held::new(requested);
-        waiting::add(self.sending.descriptor, Waiting { requested, offer, own });
+        waiting::add(self.sending.descriptor, Waiting { requested, decider, offer, own });
         Ok(Outcome::Sent)
     }
 

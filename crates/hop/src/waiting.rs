@@ -19,6 +19,7 @@ use rejoin_client::hop::{Hop, Requested};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, send};
 
+use crate::deciding::{Decider, Part, decide};
 use crate::held::{Held, Identity};
 use crate::offer::Offer;
 use crate::settings::{self, now_ms};
@@ -27,6 +28,7 @@ use crate::sockets;
 /// A connection about which the manager has not decided yet.
 pub(crate) struct Waiting {
     pub(crate) requested: Held<Requested>,
+    pub(crate) decider: Decider,
     pub(crate) offer: Arc<Offer>,
     pub(crate) own: Own,
 }
@@ -77,19 +79,42 @@ impl All {
         COUNT.store(self.waiting.len(), Ordering::Relaxed);
     }
 
-    /// Takes the connections whose patience has ended, one at each call. `Err`: the time until the next end, if there
-    /// is one.
-    fn take_overdue(&mut self) -> Result<(RawFd, Waiting), Option<u64>> {
-        while let Some(End { at_ms, descriptor, number }) = self.ends.front() {
-            let descriptor = *descriptor;
-            let is_waiting = self.waiting.get(&descriptor).is_some_and(|(own, _)| own == number);
+    fn await_end(&mut self, descriptor: RawFd, number: u64) {
+        let at_ms = now_ms() + settings::patience().as_millis() as u64;
+        self.ends.push_back(End { at_ms, descriptor, number });
+    }
+
+    /// Returns this process's part in a connection whose patience has ended.
+    fn part(&mut self, descriptor: RawFd) -> Part {
+        match self.waiting.get_mut(&descriptor) {
+            Some((_, waiting)) if waiting.own.is_due_at(descriptor) => {
+                waiting.decider.part(waiting.requested.get())
+            }
+            // The program has closed the socket.
+            _ => Part::Nothing,
+        }
+    }
+
+    /// Takes the connections whose patience has ended, one at each call. The process is to give it up if it
+    /// [decides](Part::Decides). `Err`: the time until the next end, if there is one.
+    fn take_overdue(&mut self) -> Result<(RawFd, Waiting, Part), Option<u64>> {
+        while let Some(&End { at_ms, descriptor, number }) = self.ends.front() {
+            let is_waiting = self.waiting.get(&descriptor).is_some_and(|(own, _)| *own == number);
             let left_ms = at_ms.saturating_sub(now_ms());
             if is_waiting && left_ms > 0 {
                 return Err(Some(left_ms));
             }
             self.ends.pop_front();
-            if let Some(waiting) = is_waiting.then(|| self.take(descriptor)).flatten() {
-                return Ok((descriptor, waiting));
+            if !is_waiting {
+                continue;
+            }
+            match self.part(descriptor) {
+                Part::Looks => self.await_end(descriptor, number),
+                part => {
+                    if let Some(waiting) = self.take(descriptor) {
+                        return Ok((descriptor, waiting, part));
+                    }
+                }
             }
         }
         Err(None)
@@ -98,14 +123,13 @@ impl All {
 
 /// Adds a connection.
 pub(crate) fn add(descriptor: RawFd, waiting: Waiting) {
-    let at_ms = now_ms() + settings::patience().as_millis() as u64;
     waiting.offer.waits_at(descriptor);
     let mut all = ALL.lock();
     all.last += 1;
     let number = all.last;
     // One that had the descriptor before was closed by the program.
     let closed = all.waiting.insert(descriptor, (number, waiting));
-    all.ends.push_back(End { at_ms, descriptor, number });
+    all.await_end(descriptor, number);
     all.count();
     drop(all);
     drop(closed);
@@ -117,8 +141,12 @@ pub(crate) fn reading(descriptor: RawFd) {
     let Some((number, mut waiting)) = found else { return };
     // Not under the lock: this reads, too.
     let is_due = waiting.own.is_due_at(descriptor);
+    waiting.decider.reads();
     let asks = |requested: &mut Requested| requested.decision();
     let decision = if is_due { waiting.requested.get_mut().and_then(asks) } else { None };
+    if decision.is_some() {
+        waiting.requested.get().into_iter().for_each(decide);
+    }
     let is_closed = is_due && decision.is_none() && is_closed(descriptor);
     let mut all = ALL.lock();
     let waits_on = is_due && decision.is_none() && !is_closed;
@@ -151,45 +179,52 @@ fn is_closed(descriptor: RawFd) -> bool {
     poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().intersects(ends)
 }
 
-/// Ends the wait for the decision about an offer whose handshake is over, or that is withdrawn. Returns the hop, if the
-/// manager has taken the connection over.
-pub(crate) fn end(descriptor: RawFd, offer: &Offer) -> Option<Held<Hop>> {
+/// Removes and returns the connection of an offer.
+pub(crate) fn take(descriptor: RawFd, offer: &Offer) -> Option<Waiting> {
     let mut all = ALL.lock();
     let (_, waiting) = all.waiting.get(&descriptor)?;
     if !std::ptr::eq(&raw const *waiting.offer, offer) {
         return None;
     }
-    let waiting = all.take(descriptor)?;
-    drop(all);
-    waiting.requested.take()?.cancel().ok().map(Held::new)
+    all.take(descriptor)
 }
 
-/// Takes back all connections whose patience has ended. Returns the time until the next end, in milliseconds, or `None`
+/// Takes back all connections of this process whose patience has ended. Returns the time until the next end, in milliseconds, or `None`
 /// if no connection waits.
 pub(crate) fn overdue() -> Option<u64> {
     loop {
         let next = ALL.lock().take_overdue();
         match next {
             Err(left_ms) => return left_ms,
-            Ok((descriptor, waiting)) if waiting.own.is_due_at(descriptor) => {
-                waiting.give_up(descriptor)
-            }
-            // The program has closed the socket.
+            Ok((descriptor, waiting, Part::Decides)) => waiting.give_up(descriptor),
             Ok(_) => {}
         }
     }
 }
 
 impl Waiting {
+    /// Ends the wait for the decision, because the handshake is over. Returns the hop, if the manager has taken the
+    /// connection over.
+    pub(crate) fn end(self) -> Option<Held<Hop>> {
+        cancel(self.requested)?.ok().map(Held::new)
+    }
+
     /// Waits no longer for the manager.
     fn give_up(self, descriptor: RawFd) {
-        match self.requested.take().map(Requested::cancel) {
+        match cancel(self.requested) {
             Some(Ok(hop)) => self.offer.given(hop),
             Some(Err(error)) => self.own.put_back(descriptor, &error),
             // The program has closed what led to the manager, which has taken the connection, or ends it.
             None => {}
         }
     }
+}
+
+/// Decides now. `None`: the program has closed what led to the manager.
+fn cancel(requested: Held<Requested>) -> Option<Result<Hop, Error>> {
+    let requested = requested.take()?;
+    decide(&requested);
+    Some(requested.cancel())
 }
 
 impl Own {

@@ -1,11 +1,13 @@
-//! Programs that fork while another of their threads makes the first connection, or that close their descriptors while
-//! they make one.
+//! Programs that fork while another of their threads makes the first connection, or in the middle of a handshake, or that
+//! close their descriptors while they make a connection.
 
 use std::net::TcpListener;
 use std::process::Command;
 
-use rejoin_testkit::clients::world::compiled;
+use rejoin_testkit::clients::with_rejoin;
+use rejoin_testkit::clients::world::{Service, World, compiled};
 use rejoin_testkit::manager::Managed;
+use rejoin_testkit::process::Signal;
 use rejoin_testkit::shipped::library;
 
 use crate::program::text;
@@ -46,4 +48,58 @@ fn a_program_that_closes_its_descriptors_keeps_what_it_opens_then() {
         // It waits for an answer, and then nothing is missing.
         assert_eq!(text(&output.stdout), "2\n0 lost\n", "{words:?}: {}", text(&output.stderr));
     }
+}
+
+/// The patience of these programs, of which some wait longer than that.
+const PATIENCE_MS: u64 = 500;
+
+/// Runs a program that forks when its ClientHello is sent, and asserts that its connection to each server works. Returns
+/// what Rejoin tells.
+fn works(world: &World, servers: &[&Service], how: &str) -> Option<String> {
+    let program = compiled(&world.managed, "workers")?;
+    let mut all = String::new();
+    for service in servers {
+        let mut workers = Command::new(&program);
+        workers.args([&service.port.to_string(), &world.managed.file("ca.pem"), how]);
+        with_rejoin(&mut workers, &world.managed.socket(), PATIENCE_MS);
+        let output = workers.output().expect("it runs");
+        let told = text(&output.stderr);
+        let server = (service.name, service.tls);
+        assert_eq!(text(&output.stdout), "works\n", "{how}, {server:?}: {told}");
+        all.push_str(&told);
+    }
+    Some(all)
+}
+
+#[test]
+fn a_child_leaves_its_parents_connection_alone() {
+    let world = World::new("workers");
+    let servers: Vec<_> = world.servers.iter().collect();
+    for how in ["waits", "frees"] {
+        let Some(told) = works(&world, &servers, how) else {
+            return eprintln!("skipped: there is no C compiler");
+        };
+        let through = told.matches(": through the manager: ").count();
+        assert_eq!(through, servers.len(), "{how}: {told}");
+    }
+}
+
+#[test]
+fn a_child_may_go_on_with_the_connection() {
+    let world = World::new("daemons");
+    // OpenSSL's own serves one connection after the other, each of which a manager that hangs keeps open.
+    let several = |service: &&Service| service.name != "OpenSSL";
+    let servers: Vec<_> = world.servers.iter().filter(several).collect();
+    let Some(told) = works(&world, &servers, "goes-on") else {
+        return eprintln!("skipped: there is no C compiler");
+    };
+    assert_eq!(told.matches(": through the manager: ").count(), servers.len(), "{told}");
+    let manager = world.managed.child.as_ref().expect("it runs");
+    manager.signal(Signal::STOP);
+    let told = works(&world, &servers, "goes-on").expect("it was compiled before");
+    assert_eq!(told.matches("no manager answers").count(), servers.len(), "{told}");
+    // The parent gives its own connection up, and a child that waits leaves it alone.
+    let told = works(&world, &servers, "waits").expect("it was compiled before");
+    assert_eq!(told.matches("no manager answers").count(), servers.len(), "{told}");
+    manager.signal(Signal::CONT);
 }
