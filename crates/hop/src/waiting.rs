@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
-use rejoin_abi::RegisteredOf;
 use rejoin_abi::gate::Gated;
+use rejoin_abi::{RegisteredOf, report};
 use rejoin_client::Error;
 use rejoin_client::hop::{Hop, Requested};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -235,8 +235,13 @@ impl Own {
         found == Some(self.end)
     }
 
-    /// Gives the program its own connection back, because of this error of the manager, and sends its ClientHello.
+    /// Gives the program its own connection back, because of this error of the manager, and sends its ClientHello. After
+    /// an error that leaves open whether the manager uses the connection, the program reads that its connection broke.
     fn put_back(self, descriptor: RawFd, error: &Error) {
+        if !matches!(error, Error::Refused(_) | Error::Silent(_)) {
+            report(&format!("{}: the connection breaks: {error}", self.service));
+            return;
+        }
         settings::failed(&self.service, error);
         let Some(tcp) = self.tcp.get() else { return };
         // SAFETY: the program has the descriptor, as `is_due_at` found.
@@ -245,5 +250,100 @@ impl Own {
             // The socket's buffer is empty. Should it fail, the program reads why.
             let _ = send(at, &self.hello, SendFlags::NOSIGNAL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::time::Duration;
+
+    use rejoin_abi::Registered;
+    use rejoin_client::Manager;
+    use rejoin_client::hop::Sockets;
+    use rejoin_client::protocol::{self, Answer, End, Offers, Problem, Token};
+
+    use super::*;
+
+    unsafe extern "C" fn none(_: c_int, _: *mut Registered) -> c_int {
+        0
+    }
+
+    /// A connection that waits for the manager.
+    struct Offered {
+        descriptor: RawFd,
+        manager: UnixStream,
+        server: TcpStream,
+        _own: UnixStream,
+    }
+
+    impl Offered {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("rejoin-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_file(&path);
+            let manager = UnixListener::bind(&path).expect("a socket");
+            let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let tcp = TcpStream::connect(server.local_addr().expect("bound")).expect("it listens");
+            let (own, line) = UnixStream::pair().expect("a pair");
+            let offer = Offer::make(&[]).expect("an offer");
+            let wanted = protocol::Hop {
+                host: "localhost".parse().expect("a name"),
+                port: 443.try_into().expect("a port"),
+                alpn: Vec::new(),
+                label: String::new().parse().expect("a label"),
+                min_version: None,
+                offers: Offers { suites: vec![1], groups: vec![1], signatures: vec![1] },
+                identity: Token([7; 16]),
+                key: offer.key.clone(),
+            };
+            let sockets = Sockets { line: line.as_fd(), tcp: tcp.as_fd(), spare: None };
+            let requested = Manager::at(&path).request_hop(&wanted, sockets).expect("it listens");
+            let returns_to = Own {
+                tcp: Held::new(tcp.into()),
+                end: Identity::of(&own).expect("open"),
+                close_on_exec: libc::O_CLOEXEC,
+                registered_of: none,
+                hello: b"hello".to_vec(),
+                service: "localhost:443".to_owned(),
+            };
+            let descriptor = own.as_raw_fd();
+            let decider = Decider::this(&requested);
+            let requested = Held::new(requested);
+            add(descriptor, Waiting { requested, decider, offer, own: returns_to });
+            let (manager, server) = (manager.accept(), server.accept());
+            let (manager, server) = (manager.expect("a call").0, server.expect("a call").0);
+            std::fs::remove_file(&path).expect("it is there");
+            Self { descriptor, manager, server, _own: own }
+        }
+
+        /// Returns the bytes that reach the server after the manager has said so much.
+        fn at_server(mut self, said: &[u8]) -> Vec<u8> {
+            self.manager.write_all(said).expect("room");
+            reading(self.descriptor);
+            self.server.set_read_timeout(Some(Duration::from_millis(200))).expect("a setting");
+            let mut bytes = [0; 64];
+            match self.server.read(&mut bytes) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("{error}"),
+                read => bytes[..read.unwrap_or(0)].to_vec(),
+            }
+        }
+    }
+
+    #[test]
+    fn the_hello_is_sent_again_only_if_the_socket_is_unused() {
+        let answered = |answer| protocol::write_answer(&answer).expect("an answer");
+        let refused = Problem {
+            kind: protocol::ErrorKind::ShuttingDown,
+            detail: String::new(),
+            remedy: String::new(),
+            early_data: None,
+        };
+        assert_eq!(Offered::new("refuses").at_server(&answered(Answer::Error(refused))), b"hello");
+        assert_eq!(Offered::new("takes").at_server(&answered(Answer::Ready {})), b"");
+        assert_eq!(Offered::new("other").at_server(&answered(Answer::End(End::Clean))), b"");
+        assert_eq!(Offered::new("malformed").at_server(&[0xff; 4]), b"");
     }
 }
