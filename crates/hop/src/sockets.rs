@@ -95,7 +95,7 @@ fn give(
     }
     let wanted = wanted(hello, (found.peer.ip(), port), &offer).ok_or(Directly::Extension)?;
     let registered = registered::known(sending.registered_of, sending.descriptor);
-    if registered::is_elsewhere(tcp, found.inode, registered.as_ref()) {
+    if found.is_signalled() || registered::is_elsewhere(tcp, found.inode, registered.as_ref()) {
         return Err(Some(Directly::Registered));
     }
     let system = |_: io::Error| Some(Directly::System);
@@ -244,6 +244,11 @@ impl Found {
 
     fn is_non_blocking(&self) -> bool {
         self.status & libc::O_NONBLOCK != 0
+    }
+
+    /// Returns true if the program waits for signals of its socket, which no other socket would send.
+    fn is_signalled(&self) -> bool {
+        self.status & libc::O_ASYNC != 0
     }
 
     /// Makes the pair. The program's end has the blocking mode and the timeouts of its socket.

@@ -147,6 +147,24 @@ fn a_program_that_waits_by_epoll_pwait2_goes_on_without_the_manager() {
     world.managed.child.as_ref().expect("it runs").signal(Signal::CONT);
 }
 
+#[test]
+fn a_program_that_waits_for_signals_of_its_socket_connects_directly() {
+    let world = World::new("signals");
+    let Some(program) = compiled(&world.managed, "signals") else {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    };
+    for service in &world.servers {
+        let mut signals = Command::new(&program);
+        signals.args([&service.port.to_string(), &world.managed.file("ca.pem")]);
+        world.with_rejoin(&mut signals);
+        let output = signals.output().expect("it runs");
+        let told = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "connected\n", "{told}");
+        assert!(told.contains("directly: the program waits for the socket"), "{told}");
+    }
+}
+
 /// Stops in the middle of its handshake for longer than any deadline of the manager's.
 const PAUSES: &str = "\
 import socket, ssl, sys, time
