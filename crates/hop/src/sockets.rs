@@ -263,7 +263,7 @@ impl Found {
     }
 
     /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from
-    /// the same address, over the same device. `Ok(None)`: such a socket cannot be made.
+    /// the same address, over the same device, with the same care. `Ok(None)`: such a socket cannot be made.
     fn spare(&self, tcp: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         if !self.is_fresh {
             return Ok(None);
@@ -279,8 +279,11 @@ impl Found {
             }
             (from, _) => from,
         };
-        let is_alike =
-            [libc::SO_MARK, libc::SO_BINDTODEVICE].iter().all(|option| copy(tcp, &spare, *option));
+        let is_alike = WAY.into_iter().all(|option| copy(tcp, &spare, option));
+        for option in CARE {
+            // Without it the connection reaches the same server, too.
+            copy(tcp, &spare, option);
+        }
         without_port(&spare);
         Ok((is_alike && rustix::net::bind(&spare, &from).is_ok()).then_some(spare))
     }
@@ -303,24 +306,55 @@ fn without_port(spare: &OwnedFd) {
     };
 }
 
-/// Copies an option from one socket to another if it is set. Returns true if both have the same value now.
-fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: c_int) -> bool {
-    let mut value = [0_u8; 64];
+/// An option of sockets: its level and its number.
+type SocketOption = (c_int, c_int);
+
+/// The options that decide which way a connection goes.
+const WAY: [SocketOption; 2] =
+    [(libc::SOL_SOCKET, libc::SO_MARK), (libc::SOL_SOCKET, libc::SO_BINDTODEVICE)];
+
+/// The options by which a connection notices that the other side is gone, and those that its packets show. To set the
+/// type of service changes the priority, which comes after it.
+const CARE: [SocketOption; 8] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+];
+
+/// Copies an option from one socket to another if it differs. Returns true if both have the same value now.
+fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: SocketOption) -> bool {
+    let (mut value, mut other) = ([0; MOST_VALUE], [0; MOST_VALUE]);
+    let Some(value) = value_of(from, option, &mut value) else { return false };
+    if value_of(to.as_fd(), option, &mut other) == Some(value) {
+        return true;
+    }
+    let ((level, option), bytes) = (option, value.len() as socklen_t);
+    // SAFETY: `value` has `bytes` bytes.
+    let set =
+        unsafe { libc::setsockopt(to.as_raw_fd(), level, option, value.as_ptr().cast(), bytes) };
+    set == 0
+}
+
+/// The most bytes of a value that is copied.
+const MOST_VALUE: usize = 64;
+
+/// Returns the value of an option. `None`: the socket does not have it.
+fn value_of<'a>(
+    socket: BorrowedFd<'_>,
+    (level, option): SocketOption,
+    value: &'a mut [u8; MOST_VALUE],
+) -> Option<&'a [u8]> {
     let mut bytes = value.len() as socklen_t;
     let into = value.as_mut_ptr().cast::<c_void>();
     // SAFETY: `into` has room for `bytes` bytes.
-    let asked = unsafe {
-        libc::getsockopt(from.as_raw_fd(), libc::SOL_SOCKET, option, into, &raw mut bytes)
-    };
-    let Some(value) = value.get(..bytes as usize).filter(|_| asked == 0) else { return false };
-    if value.iter().all(|byte| *byte == 0) {
-        return true;
-    }
-    // SAFETY: `value` has `bytes` bytes.
-    let set = unsafe {
-        libc::setsockopt(to.as_raw_fd(), libc::SOL_SOCKET, option, value.as_ptr().cast(), bytes)
-    };
-    set == 0
+    let asked =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, into, &raw mut bytes) };
+    value.get(..bytes as usize).filter(|_| asked == 0)
 }
 
 /// Returns whether no data has gone over a connection, and whether, without any, it is known to have been accepted. A
@@ -532,6 +566,51 @@ mod tests {
             calls.write_all(b"x").expect("open");
             called.read_exact(&mut [0]).expect("a byte");
             assert_eq!([&calls, &called].map(|of| begun(of.as_fd())), [(false, false); 2]);
+        }
+    }
+
+    /// Sets an option that is a number.
+    fn set(socket: &TcpStream, (level, option): SocketOption, value: &[c_int]) {
+        let (at, bytes) = (value.as_ptr().cast(), size_of_val(value) as socklen_t);
+        // SAFETY: `at` points to as many bytes.
+        let set = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, at, bytes) };
+        assert_eq!(set, 0, "{option}");
+    }
+
+    fn value(socket: impl AsFd, option: SocketOption) -> Option<Vec<u8>> {
+        value_of(socket.as_fd(), option, &mut [0; MOST_VALUE]).map(<[u8]>::to_vec)
+    }
+
+    #[test]
+    fn a_second_connection_has_the_options_of_the_first() {
+        for (address, level, service) in [
+            ("127.0.0.1:0", libc::IPPROTO_IP, libc::IP_TOS),
+            ("[::1]:0", libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        ] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let to = listener.local_addr().expect("bound");
+            let (plain, own) = [(); 2].map(|()| TcpStream::connect(to).expect("it listens")).into();
+            let numbers = [
+                ((libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1),
+                ((libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 20),
+                ((libc::IPPROTO_TCP, libc::TCP_KEEPINTVL), 5),
+                ((libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 3),
+                ((libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 15_000),
+                ((level, service), 0x10),
+                ((libc::SOL_SOCKET, libc::SO_PRIORITY), 5),
+            ];
+            for (option, number) in numbers {
+                set(&own, option, &[number]);
+            }
+            for (tcp, is_set) in [(&plain, false), (&own, true)] {
+                let found = Found::of(tcp.as_fd()).expect("it is connected");
+                let spare = found.spare(tcp.as_fd()).expect("a socket").expect("nothing was sent");
+                for (option, number) in numbers {
+                    assert_eq!(value(&spare, option), value(tcp, option), "{option:?}");
+                    let is_own = value(&spare, option) == Some(number.to_ne_bytes().to_vec());
+                    assert_eq!(is_own, is_set, "{option:?}");
+                }
+            }
         }
     }
 
