@@ -251,7 +251,7 @@ impl Found {
         self.status & libc::O_ASYNC != 0
     }
 
-    /// Makes the pair. The program's end has the blocking mode and the timeouts of its socket.
+    /// Makes the pair. The program's end has the blocking mode and the timeouts of its socket, and what it may ask for.
     fn pair(&self, tcp: BorrowedFd<'_>) -> io::Result<Pair> {
         let (own, line) = UnixStream::pair()?;
         own.set_nonblocking(self.is_non_blocking())?;
@@ -259,7 +259,12 @@ impl Found {
             let limit = sockopt::socket_timeout(tcp, option)?;
             sockopt::set_socket_timeout(&own, option, limit)?;
         }
-        Ok(Pair { own: own.into(), line: line.into() })
+        let own = OwnedFd::from(own);
+        for option in ASKED {
+            // A Unix socket does nothing with it, whatever its value.
+            copy(tcp, &own, option);
+        }
+        Ok(Pair { own, line: line.into() })
     }
 
     /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from
@@ -324,6 +329,14 @@ const CARE: [SocketOption; 8] = [
     (libc::IPPROTO_IP, libc::IP_TOS),
     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
+];
+
+/// The options that a Unix socket has, too, only to be asked for.
+const ASKED: [SocketOption; 4] = [
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
 ];
 
 /// Copies an option from one socket to another if it differs. Returns true if both have the same value now.
@@ -611,6 +624,24 @@ mod tests {
                     assert_eq!(is_own, is_set, "{option:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn options_read_back_as_they_were_set() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let own = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let of_sockets = |option| (libc::SOL_SOCKET, option);
+        for option in [libc::SO_KEEPALIVE, libc::SO_REUSEADDR] {
+            set(&own, of_sockets(option), &[1]);
+        }
+        set(&own, of_sockets(libc::SO_LINGER), &[1, 3]);
+        set(&own, of_sockets(libc::SO_PRIORITY), &[5]);
+        let found = Found::of(own.as_fd()).expect("it is connected");
+        let pair = found.pair(own.as_fd()).expect("a pair");
+        for option in ASKED {
+            assert_eq!(value(&pair.own, option), value(&own, option), "{option:?}");
+            assert_ne!(value(&pair.own, option), value(&pair.line, option), "{option:?}");
         }
     }
 
