@@ -42,6 +42,13 @@ static int all(X509_STORE_CTX *store, void *with)
     return found;
 }
 
+/* In place of the check of all signatures. */
+static int none(X509_STORE_CTX *store)
+{
+    (void)store;
+    return 1;
+}
+
 static int connected(int port)
 {
     struct sockaddr_in server = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
@@ -80,14 +87,19 @@ int main(int count, char **words)
     SSL *ssl;
     X509 *own;
     STACK_OF(X509) *chain;
-    int read, done, left;
+    int read, done, left, in_store;
 
-    pretends = strcmp(how, "pretend") == 0;
+    in_store = strncmp(how, "store", 5) == 0;
+    pretends = strcmp(how, "pretend") == 0 || strcmp(how, "store-pretend") == 0;
     overrides = pretends || strcmp(how, "override") == 0;
     refuses = strcmp(how, "refuse") == 0;
     if (!overrides && SSL_CTX_load_verify_locations(context, words[3], NULL) != 1)
         return 2;
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, strcmp(how, "all") == 0 ? NULL : one);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, in_store || strcmp(how, "all") == 0 ? NULL : one);
+    if (in_store)
+        X509_STORE_set_verify_cb(SSL_CTX_get_cert_store(context), one);
+    if (strcmp(how, "store-unsigned") == 0)
+        X509_STORE_set_verify(SSL_CTX_get_cert_store(context), none);
     if (strcmp(how, "all") == 0)
         SSL_CTX_set_cert_verify_callback(context, all, "what it came with");
     ssl = SSL_new(context);

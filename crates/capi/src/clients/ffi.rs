@@ -84,6 +84,15 @@ unsafe extern "C" {
     pub(super) fn SSL_set_verify_result(ssl: *mut SSL, result: c_long);
     pub(super) fn SSL_get_verify_callback(ssl: *const SSL) -> Option<VerifyOne>;
     pub(super) fn SSL_CTX_get_cert_store(context: *const SSL_CTX) -> *mut X509_STORE;
+    fn X509_STORE_get_verify_cb(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_verify(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_get_issuer(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_check_issued(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_check_revocation(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_check_crl(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_cert_crl(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_check_policy(store: *const X509_STORE) -> AnyCallback;
+    fn X509_STORE_get_lookup_certs(store: *const X509_STORE) -> AnyCallback;
     pub(super) fn X509_STORE_CTX_set_default(
         context: *mut X509_STORE_CTX,
         name: *const c_char,
@@ -110,6 +119,36 @@ unsafe extern "C" {
         from: *mut X509_VERIFY_PARAM,
     );
     pub(super) fn X509_VERIFY_PARAM_set_auth_level(param: *mut X509_VERIFY_PARAM, level: c_int);
+}
+
+/// Returns true if the program gave a store a callback, which contexts take over. OpenSSL gives it none.
+///
+/// # Safety
+/// `store` is null or valid.
+pub(super) unsafe fn has_callback(store: *const X509_STORE) -> bool {
+    // SAFETY: the caller vouches for `store`.
+    !store.is_null() && unsafe { X509_STORE_get_verify_cb(store) }.is_some()
+}
+
+/// Returns true if the program gave a store functions of its own for steps of the verification. Contexts take them over,
+/// and OpenSSL's own, of which it says nothing, cannot be put back. OpenSSL gives a store none. Those that find
+/// revocation lists are not asked for, because lists are signed.
+///
+/// # Safety
+/// `store` is null or valid.
+pub(super) unsafe fn has_own_steps(store: *const X509_STORE) -> bool {
+    let steps = [
+        X509_STORE_get_verify,
+        X509_STORE_get_get_issuer,
+        X509_STORE_get_check_issued,
+        X509_STORE_get_check_revocation,
+        X509_STORE_get_check_crl,
+        X509_STORE_get_cert_crl,
+        X509_STORE_get_check_policy,
+        X509_STORE_get_lookup_certs,
+    ];
+    // SAFETY: the caller vouches for `store`; each returns what was set, or null.
+    !store.is_null() && steps.into_iter().any(|step| unsafe { step(store) }.is_some())
 }
 
 /// `SSL_ctrl` for the commands of `ssl.h` that return a number.

@@ -7,7 +7,7 @@ use openssl_sys::{SSL, SSL_CTX, X509_STORE_CTX};
 use rejoin_openssl::Extra;
 
 use super::allowed;
-use super::ffi::{self, Libssl, VerifyAll};
+use super::ffi::{self, Libssl, VerifyAll, VerifyOne};
 use super::shown::{Certificates, Shown};
 
 /// The outcome of a verification.
@@ -15,7 +15,7 @@ pub(super) struct Judgement {
     pub(super) decision: Decision,
     /// True if the certificates are also valid without the program's functions.
     pub(super) is_verified: bool,
-    /// True if a function of the program had a part in it.
+    /// True if a callback of the program had a part in it, which can be left out.
     is_overridable: bool,
     /// The chain up to an authority.
     pub(super) chain: Option<Certificates>,
@@ -183,10 +183,12 @@ unsafe fn judge_in(
     // SAFETY: both parameters belong to structures that are valid.
     unsafe { ffi::X509_VERIFY_PARAM_set1(param, own_param) };
     // SAFETY: the caller vouches for `ssl`.
-    let one = unsafe { ffi::SSL_get_verify_callback(ssl) }.filter(|_| asks_program);
-    if one.is_some() {
-        // SAFETY: `in_context` was initialised above; the callback is the program's for this SSL.
-        unsafe { ffi::X509_STORE_CTX_set_verify_cb(in_context, one) };
+    let one = unsafe { ffi::SSL_get_verify_callback(ssl) };
+    // A context has the store's callback, unless it gets another.
+    let only = if asks_program { one } else { Some(unchanged as VerifyOne) };
+    if only.is_some() {
+        // SAFETY: `in_context` was initialised above; the callback is the program's for this SSL, or ours.
+        unsafe { ffi::X509_STORE_CTX_set_verify_cb(in_context, only) };
     }
     // SAFETY: the context lives as long as `ssl`.
     let all = unsafe { OWN.get(context) }.filter(|_| asks_program);
@@ -219,9 +221,18 @@ unsafe fn judge_in(
         // SAFETY: the function takes no arguments.
         unsafe { openssl_sys::ERR_clear_error() };
     }
-    let is_overridable = all.is_some() || one.is_some();
-    let is_verified = decision == Decision::Believed && error == 0;
+    // SAFETY: the store is the context's, or the SSL's, and may be null.
+    let of_store = unsafe { ffi::has_callback(store) };
+    let is_overridable = all.is_some() || one.is_some() || of_store;
+    // SAFETY: the store is the context's, or the SSL's, and may be null.
+    let is_by_openssl = !unsafe { ffi::has_own_steps(store) };
+    let is_verified = decision == Decision::Believed && error == 0 && is_by_openssl;
     Some(Judgement { decision, is_verified, is_overridable, chain })
+}
+
+/// Leaves OpenSSL's result as it is, in place of the program's callbacks.
+unsafe extern "C" fn unchanged(is_valid: c_int, _: *mut X509_STORE_CTX) -> c_int {
+    is_valid
 }
 
 /// Puts the reason into libssl's error queue, where the program reads it.

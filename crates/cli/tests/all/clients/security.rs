@@ -36,6 +36,7 @@ fn a_program_that_skips_verification_skips_it_for_itself() {
             ("curl", "-k"),
             ("C", "a callback that overrides"),
             ("C", "the same, and says that all is well"),
+            ("C", "one that says that all is well"),
             ("Python", "nothing is verified"),
         ] {
             for _ in 0..2 {
@@ -52,6 +53,25 @@ fn a_program_that_skips_verification_skips_it_for_itself() {
             assert!(seen.is_same(), "{seen:?}");
         }
         assert_eq!(stats(&world).sessions, 0, "{tls:?}");
+    }
+}
+
+/// A store's callback counts for nothing, and what else a store may have of its own keeps the session from others.
+#[test]
+fn what_a_store_does_by_itself_is_not_verified() {
+    let world = World::new("stores");
+    let store = ("C", "a callback of the store");
+    for service in &world.servers {
+        let before = stats(&world).sessions;
+        let unsigned = ("C", "a store that checks no signature");
+        for how in [unsigned, store] {
+            for _ in 0..2 {
+                let Some(seen) = see(&world, service, how) else { return };
+                assert_eq!((seen.with.code, seen.is_same()), (Some(0), true), "{seen:?}");
+                let is_kept = stats(&world).sessions > before;
+                assert_eq!(is_kept, how == store, "{} {seen:?}", service.name);
+            }
+        }
     }
 }
 
