@@ -31,6 +31,7 @@ macro_rules! interposed {
             SSL_get1_peer_certificate: unsafe extern "C" fn(*mut SSL) -> *mut X509;
             SSL_get_peer_cert_chain: unsafe extern "C" fn(*mut SSL) -> *mut OPENSSL_STACK;
             SSL_get0_verified_chain: unsafe extern "C" fn(*mut SSL) -> *mut OPENSSL_STACK;
+            SSL_ctrl: unsafe extern "C" fn(*mut SSL, c_int, c_long, *mut c_void) -> c_long;
             SSL_CTX_new_ex: unsafe extern "C" fn(*mut OSSL_LIB_CTX, *const c_char, *const SSL_METHOD) -> *mut SSL_CTX;
             SSL_CTX_set_cert_verify_callback: unsafe extern "C" fn(*mut SSL_CTX, Option<unsafe extern "C" fn(*mut X509_STORE_CTX, *mut c_void) -> c_int>, *mut c_void);
             SSL_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL, Option<unsafe extern "C" fn(*mut SSL, *const EVP_MD, *mut *const c_uchar, *mut size_t, *mut *mut SSL_SESSION) -> c_int>);

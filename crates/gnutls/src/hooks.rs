@@ -391,8 +391,8 @@ reported!(gnutls_session_get_verify_cert_status, () -> c_uint, c_uint::MAX, |_, 
 reported!(gnutls_session_get_desc, () -> *mut c_char, null_mut(), |gnutls, shown| shown.description(gnutls));
 // A program may ignore the certificates of a session that was resumed, so none is reported as resumed.
 reported!(gnutls_session_is_resumed, () -> c_int, 0, |_, _| 0);
-// In TLS 1.3 a hop answers both as the server would.
-reported!(gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, _| 1);
+// In TLS 1.3 a hop answers both as the server would. The manager takes no server of TLS 1.2 without secure renegotiation.
+reported!(gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, shown| shown.has_extended_master_secret().into());
 reported!(gnutls_safe_renegotiation_status, () -> c_uint, 0, |_, _| 1);
 reported!(gnutls_session_channel_binding, (kind: c_int, into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _| GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE);
 reported!(gnutls_session_get_data, (into: *mut c_void, room: *mut size_t) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, into, room| {

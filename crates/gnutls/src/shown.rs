@@ -72,6 +72,11 @@ impl Shown {
         Some(Self { version, exchange, cipher, mac, group, shadow, status, found, report })
     }
 
+    /// Returns true if the server supports extended master secrets, as all of TLS 1.3 do for GnuTLS.
+    pub(crate) fn has_extended_master_secret(&self) -> bool {
+        self.version == GNUTLS_TLS1_3 || self.found.extended_master_secret == Some(true)
+    }
+
     /// Returns the status of the verification that GnuTLS does by itself. Before that it is all ones, as in GnuTLS.
     pub(crate) fn status(&self) -> c_uint {
         self.status.load(Ordering::Relaxed)

@@ -82,6 +82,10 @@ const OPENSSL: usize = LIBSSL.functions.len();
 /// The number of interposed functions of TLS libraries, with `SSL_new`, which has the number 0.
 pub(crate) const NAMES: usize = 1 + OPENSSL + GNUTLS.functions.len();
 
+/// The commands of `SSL_ctrl` that `librejoin.so` answers: `SSL_CTRL_GET_RI_SUPPORT` and `SSL_CTRL_GET_EXTMS_SUPPORT` of
+/// `ssl.h`.
+const ANSWERED_COMMANDS: [u32; 2] = [76, 122];
+
 fn function(number: usize) -> &'static Function {
     let Some(number) = number.checked_sub(1) else { return ssl_new() };
     libssl::FUNCTIONS.get(number).unwrap_or_else(|| &gnutls::FUNCTIONS[number - OPENSSL])
@@ -102,6 +106,11 @@ pub(crate) fn destination(
     // libssl makes each usual context by this function, also in programs that never connect.
     let is_usual = || arguments.into_iter().all(<*mut c_void>::is_null);
     if function.name == c"SSL_CTX_new_ex" && is_usual() {
+        return Some(next.address);
+    }
+    // Programs set and ask for much by this function, and only two answers are not libssl's.
+    let is_answered = || ANSWERED_COMMANDS.contains(&(arguments[1].addr() as u32));
+    if function.name == c"SSL_ctrl" && !is_answered() {
         return Some(next.address);
     }
     if !is_wanted() || !is_known(function, next.address) {

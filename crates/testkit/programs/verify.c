@@ -132,6 +132,8 @@ int main(int count, char **words)
            SSL_CIPHER_get_name(SSL_get_current_cipher(ssl)), name, sk_X509_num(chain),
            sk_X509_num(SSL_get0_verified_chain(ssl)),
            X509_verify_cert_error_string(SSL_get_verify_result(ssl)));
+    printf("secure renegotiation %ld, extended master secret %ld\n",
+           SSL_get_secure_renegotiation_support(ssl), SSL_get_extms_support(ssl));
     X509_free(own);
     if (strcmp(how, "implicit") != 0)
         SSL_write(ssl, request, (int)strlen(request));

@@ -25,7 +25,9 @@ pub(super) const SSL_VERIFY_PEER: c_int = 1;
 pub(super) const SSL_OP_NO_TLSV1_3: u64 = 1 << 29;
 pub(super) const TLS1_2_VERSION: c_int = 0x0303;
 pub(super) const TLS1_3_VERSION: c_int = 0x0304;
+pub(super) const SSL_CTRL_GET_RI_SUPPORT: c_int = 76;
 pub(super) const SSL_CTRL_CLEAR_CERT_FLAGS: c_int = 100;
+pub(super) const SSL_CTRL_GET_EXTMS_SUPPORT: c_int = 122;
 pub(super) const SSL_CTRL_GET_TLSEXT_STATUS_TYPE: c_int = 127;
 pub(super) const SSL_CTRL_GET_MAX_PROTO_VERSION: c_int = 131;
 pub(super) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
@@ -197,6 +199,7 @@ rejoin_hop::functions_of! {
         SSL_get1_peer_certificate: OfSsl<*mut X509>;
         SSL_get_peer_cert_chain: OfSsl<*mut OPENSSL_STACK>;
         SSL_get0_verified_chain: OfSsl<*mut OPENSSL_STACK>;
+        SSL_ctrl: unsafe extern "C" fn(*mut SSL, c_int, c_long, *mut c_void) -> c_long;
         SSL_CTX_new_ex: unsafe extern "C" fn(*mut OSSL_LIB_CTX, *const c_char, *const SSL_METHOD) -> *mut SSL_CTX;
         SSL_CTX_set_cert_verify_callback: unsafe extern "C" fn(*mut SSL_CTX, Option<VerifyAll>, *mut c_void);
         SSL_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL, Option<UseSession>);

@@ -5,7 +5,7 @@
 #![expect(non_snake_case, reason = "as libssl calls them")]
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
@@ -202,6 +202,22 @@ getter!(SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
 });
 getter!(SSL_get_peer_cert_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| { of.chain.list() });
 getter!(SSL_get0_verified_chain, *mut OPENSSL_STACK, null_mut(), Shown::verified);
+
+/// Answers what a program asks about the connection by a command. All other commands are libssl's, and so is the rest of an
+/// answer: it has none before the handshake is over.
+unsafe extern "C" fn SSL_ctrl(
+    ssl: *mut SSL,
+    command: c_int,
+    number: c_long,
+    more: *mut c_void,
+) -> c_long {
+    let Some(libssl) = Libssl::get() else { return 0 };
+    // SAFETY: the program's own call, with its arguments.
+    let own = unsafe { (libssl.SSL_ctrl)(ssl, command, number, more) };
+    // SAFETY: the SSL is the program's, and in use during this call only.
+    let shown = if own == 0 { unsafe { connection::shown(ssl) } } else { None };
+    shown.and_then(|shown| shown.control(command)).unwrap_or(own)
+}
 
 /// Replaces a function that names the state of the handshake: what is refused is an error, as libssl's own refusal is,
 /// although libssl's handshake has succeeded.

@@ -9,7 +9,10 @@ use openssl_sys::{OPENSSL_STACK, SSL, SSL_CIPHER, X509};
 use rejoin_client::protocol::Connected;
 use rejoin_hop::SUITES;
 
-use super::ffi::{SSL_CIPHER_find, TLS1_2_VERSION, TLS1_3_VERSION};
+use super::ffi::{
+    SSL_CIPHER_find, SSL_CTRL_GET_EXTMS_SUPPORT, SSL_CTRL_GET_RI_SUPPORT, TLS1_2_VERSION,
+    TLS1_3_VERSION,
+};
 
 /// The properties of the server's connection.
 pub(super) struct Shown {
@@ -17,6 +20,7 @@ pub(super) struct Shown {
     pub(super) cipher: *const SSL_CIPHER,
     /// The server's certificates, its own first.
     pub(super) chain: Certificates,
+    has_extended_master_secret: Option<bool>,
     /// The program's judgement.
     judged: OnceLock<Judged>,
 }
@@ -78,12 +82,27 @@ impl Shown {
             chain.push(der?)?;
         }
         chain.first()?;
-        (!cipher.is_null()).then_some(Self { version, cipher, chain, judged: OnceLock::new() })
+        let has_extended_master_secret = found.extended_master_secret;
+        let judged = OnceLock::new();
+        let shown = Self { version, cipher, chain, has_extended_master_secret, judged };
+        (!cipher.is_null()).then_some(shown)
     }
 
     /// Returns the server's own certificate.
     pub(super) fn own(&self) -> *mut X509 {
         self.chain.first().unwrap_or(null_mut())
+    }
+
+    /// Answers a command of `SSL_ctrl`. `None`: the hop's answer is the server's, too, or the server's is unknown.
+    pub(super) fn control(&self, command: c_int) -> Option<c_long> {
+        match (self.version, command) {
+            // The manager takes no server of TLS 1.2 without secure renegotiation.
+            (Version::Tls12, SSL_CTRL_GET_RI_SUPPORT) => Some(1),
+            (Version::Tls12, SSL_CTRL_GET_EXTMS_SUPPORT) => {
+                self.has_extended_master_secret.map(Into::into)
+            }
+            _ => None,
+        }
     }
 
     /// Records the program's judgement, once.

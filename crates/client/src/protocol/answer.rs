@@ -53,6 +53,10 @@ pub struct Connected {
     /// handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staple: Option<Base64>,
+    /// True if the server supports extended master secrets (RFC 7627); only for a hop over TLS 1.2. Absent if it is
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended_master_secret: Option<bool>,
 }
 
 /// A certificate.

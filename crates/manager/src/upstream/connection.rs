@@ -109,7 +109,7 @@ impl Upstream {
 
     /// Reads available bytes. Returns true if there were any.
     fn receive(&mut self) -> Result<bool, Failure> {
-        match self.endpoint.tls.read_tls(&mut Source(&self.tcp)) {
+        match self.endpoint.read_handshake(Source(&self.tcp)) {
             Ok(0) => Err(Failure::broken("the server closed the connection during the handshake")),
             Ok(_) => self.process().map(|()| true).map_err(|error| {
                 // Sends the alert, if the socket takes it.

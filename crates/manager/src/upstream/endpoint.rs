@@ -1,7 +1,7 @@
 //! The client side of a TLS connection, independent of its transport: decryption, and the storing of issued
 //! sessions.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::state::State;
 use crate::trust::context::{self, HandshakeContext};
 use crate::trust::identity::Identity;
 use crate::upstream::policy::Terms;
+use crate::upstream::server_hello::{FirstBytes, Kept, ServerHello};
 
 /// A TLS connection, and the context that rustls's callbacks need.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Endpoint {
     keeper: Option<Keeper>,
     /// True if the server sent a fatal alert, or a record that is none of its own.
     is_broken_off: bool,
+    /// The beginning of the handshake, where the manager reads it from a socket.
+    first_bytes: FirstBytes,
 }
 
 /// The destination of the sessions that a connection's server issues.
@@ -51,7 +54,26 @@ impl Endpoint {
         (context, identity): (HandshakeContext, Arc<Identity>),
         connection_store: Arc<ConnectionStore>,
     ) -> Self {
-        Self { tls, peer, context, identity, connection_store, keeper: None, is_broken_off: false }
+        let (keeper, first_bytes) = (None, FirstBytes::default());
+        let is_broken_off = false;
+        Self { tls, peer, context, identity, connection_store, keeper, is_broken_off, first_bytes }
+    }
+
+    /// Reads records of the handshake.
+    pub(crate) fn read_handshake(&mut self, from: impl Read) -> io::Result<usize> {
+        self.tls.read_tls(&mut Kept(&mut self.first_bytes, from))
+    }
+
+    /// Returns what the server's hello says, if it was of TLS 1.2.
+    pub(crate) fn server_hello(&self) -> Option<ServerHello> {
+        let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
+        is_tls12.then(|| self.first_bytes.server_hello()).flatten()
+    }
+
+    /// Returns true if OpenSSL 3 would have gone on, which refuses a server of TLS 1.2 without secure renegotiation.
+    pub(crate) fn renegotiates_securely(&self) -> bool {
+        let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
+        !is_tls12 || self.server_hello().is_some_and(|hello| hello.renegotiates_securely)
     }
 
     /// Processes the records that were read.

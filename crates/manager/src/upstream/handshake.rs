@@ -99,7 +99,8 @@ pub(crate) async fn connect(
     };
     let (connected, OfferedSession(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
-    if request.shares.is_ok() {
+    // Programs with a TLS library of their own may resume it, and do not take such servers.
+    if request.shares.is_ok() && upstream.renegotiates_securely() {
         upstream.keep_sessions(state, &request.cache_key, offered.as_ref());
     }
     Ok((upstream, connected))
@@ -183,6 +184,13 @@ impl<'a> OriginHandshake<'a> {
         let tried = (&mut upstream, &attempt);
         try_session(self.state, &self.request, tried, self.deadline).await?;
         let (connected, resumes) = self.finish(&mut upstream, attempt)?;
+        if !upstream.renegotiates_securely() {
+            let detail = "the server does not support secure renegotiation (RFC 5746)";
+            return Err(Failure::new(ErrorKind::TlsFailed, detail));
+        }
+        let hello = upstream.server_hello();
+        let extended_master_secret = hello.map(|hello| hello.has_extended_master_secret);
+        let connected = Connected { extended_master_secret, ..connected };
         Ok(Unverified { upstream, connected, resumes })
     }
 
@@ -567,6 +575,7 @@ fn described(request: &HandshakeRequest<'_>, endpoint: &Endpoint) -> Result<Conn
         session_of: None,
         early_data: EarlyData::NotOffered,
         staple: None,
+        extended_master_secret: None,
         chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),
     })
 }

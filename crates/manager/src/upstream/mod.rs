@@ -7,4 +7,5 @@ pub(crate) mod handshake;
 pub(crate) mod key_shares;
 pub(crate) mod own_connections;
 pub(crate) mod policy;
+pub(crate) mod server_hello;
 pub(crate) mod tcp;

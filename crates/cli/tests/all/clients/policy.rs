@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256};
+use rejoin_testkit::clients::with_rejoin;
+use rejoin_testkit::clients::world::compiled;
 use rejoin_testkit::manager::Managed;
+use rejoin_testkit::port;
 use rejoin_testkit::process::Process;
 use rejoin_testkit::shipped::library;
 use rejoin_testkit::stacks::started;
@@ -302,5 +305,75 @@ fn no_key_is_offered_where_no_manager_is() {
         // With a manager, that is whom the program speaks to.
         command.env("REJOIN_MANAGER", managed.socket()).env("REJOIN_PATIENCE_MS", "20000");
         assert!(command.output().expect("it runs").status.success(), "{told:?}");
+    }
+}
+
+/// Starts a server of TLS 1.2 with more priorities of GnuTLS.
+fn gnutls_serv(managed: &Managed, more: &str) -> Server {
+    let (certificate, key) = managed.certify(&["localhost"]);
+    let port = port::reserve();
+    let mut command = Command::new("gnutls-serv");
+    command.args(["--quiet", "--http", "--port", &port.to_string()]);
+    command.args(["--priority", &format!("NORMAL:-VERS-TLS1.3:{more}")]);
+    command.args(["--x509certfile", &certificate, "--x509keyfile", &key]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _process = Process::start(&mut command);
+    port::wait_until_open(port);
+    Server { means: &SERVERS[0], port, _process }
+}
+
+/// A server that does not support secure renegotiation (RFC 5746) is refused by the programs that refuse it without
+/// Rejoin. OpenSSL 3 does.
+#[test]
+fn a_server_without_secure_renegotiation_is_left_to_programs() {
+    let managed = Managed::start("renegotiation");
+    if Command::new("gnutls-serv").arg("--version").output().is_err() {
+        return eprintln!("skipped: needs gnutls-serv (gnutls-bin)");
+    }
+    let server = gnutls_serv(&managed, "%DISABLE_SAFE_RENEGOTIATION");
+    let lenient = Configuration("Options = UnsafeLegacyServerConnect");
+    for (told, code) in [
+        (Curl(&[]), 35),
+        (lenient, 0),
+        (Python("pass"), 35),
+        (Gnutls("NORMAL"), 0),
+        (Gnutls("NORMAL:%SAFE_RENEGOTIATION"), 4),
+    ] {
+        for _ in 0..2 {
+            let (plain, with) =
+                (run(&managed, &server, told, false), run(&managed, &server, told, true));
+            assert_eq!(plain.code, Some(code), "{told:?} {plain:?}");
+            assert_eq!((plain.code, &plain.stderr), (with.code, &with.stderr), "{told:?}");
+            assert!(!with.goes_through, "{told:?} {with:?}");
+        }
+    }
+}
+
+/// A program that asks hears what the server supports, and not what the hop does.
+#[test]
+fn extended_master_secrets_are_the_servers() {
+    let managed = Managed::start("master-secret");
+    let has_server = Command::new("gnutls-serv").arg("--version").output().is_ok();
+    let Some(verify) = compiled(&managed, "verify").filter(|_| has_server) else {
+        return eprintln!("skipped: needs gnutls-serv (gnutls-bin), cc and libssl-dev");
+    };
+    for (priority, expected) in
+        [("%NO_SESSION_HASH", "secret 0"), ("%SAFE_RENEGOTIATION", "secret 1")]
+    {
+        let server = gnutls_serv(&managed, priority);
+        let mut command = Command::new(&verify);
+        command.args(["localhost", &server.port.to_string(), &managed.file("ca.pem")]);
+        let plain = command.output().expect("it runs");
+        let said = String::from_utf8_lossy(&plain.stdout).into_owned();
+        assert!(said.contains("secure renegotiation 1, "), "{said}");
+        assert!(said.contains(expected), "{priority} {said}");
+        with_rejoin(&mut command, &managed.socket(), 20_000);
+        // GnuTLS resumes no session without such a secret.
+        for _ in 0..2 {
+            let with = command.output().expect("it runs");
+            let told = String::from_utf8_lossy(&with.stderr);
+            assert!(told.contains("through the manager: "), "{priority} {told}");
+            assert_eq!(String::from_utf8_lossy(&with.stdout), said, "{priority}");
+        }
     }
 }
