@@ -299,7 +299,7 @@ impl Turns {
     }
 
     /// Returns the cells with which the machine did not keep up, in the median of their rounds.
-    fn doubts(&self) -> Vec<String> {
+    pub(crate) fn doubts(&self) -> Vec<String> {
         self.seen
             .iter()
             .filter_map(|(cell, rounds)| Conditions::median(rounds).doubt(cell))

@@ -35,10 +35,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::Error;
 use crate::experiment::{Attempt, Ended, Step, Turns};
 use crate::fleet::{self, Liars, Routing, Source, Trust, Watched};
 use crate::server::{Launch, Pair, Reading, ServerProcess};
+use crate::{Conditions, Error};
 pub use outcome::{Advantage, Outcome, Row};
 pub use page::html;
 
@@ -94,6 +94,8 @@ pub enum Devices {
     Counts(Vec<u32>),
 }
 
+/// The name of cells that are measured to find the number of devices that saturate the server.
+const SOUGHT: &str = "saturation?";
 /// The paper's: 6,750 sessions for the 90,000 devices that saturate the server (§VI.C).
 const CACHE_SHARE: f64 = 6_750.0 / 90_000.0;
 /// A full handshake costs less than so many times what a transaction costs with tickets.
@@ -122,7 +124,7 @@ pub async fn run(
     let arena = Arena::prepare(settings)?;
     let mut began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
     let mut stop = pin!(stop);
-    let Some(scale) = arena.scale(&mut began, stop.as_mut()).await? else {
+    let Some((scale, doubts)) = arena.scale(&mut began, stop.as_mut()).await? else {
         return Ok(Outcome::new(settings, Scale::default(), Vec::new(), Ended::interrupted()));
     };
     let cells = arena.cells(scale)?;
@@ -136,7 +138,9 @@ pub async fn run(
         Ok(())
     };
     let rows = turns.run_until(cells, stop, began, measure, kept).await;
-    let ended = turns.ended(rows.is_empty())?;
+    let mut ended = turns.ended(rows.is_empty())?;
+    // The sizes of caches and the numbers of devices follow from what was found before.
+    ended.doubts.splice(0..0, doubts);
     Ok(Outcome::new(settings, scale, rows, ended))
 }
 
@@ -166,7 +170,7 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.resumption.map_or("saturation?", Resumption::name);
+        let name = self.resumption.map_or(SOUGHT, Resumption::name);
         write!(f, "{name} {}", self.devices)
     }
 }
@@ -183,6 +187,49 @@ struct Seen {
     report: fleet::Report,
 }
 
+impl Seen {
+    fn busy_percent(&self) -> f64 {
+        let Reading { cpu_s, up_s, .. } = self.reading;
+        if up_s > 0.0 { cpu_s * 100.0 / up_s } else { 0.0 }
+    }
+
+    fn conditions(&self) -> Conditions {
+        let mut seen = self.report.conditions;
+        if self.busy_percent() >= Row::SATURATED_PERCENT {
+            // Devices wait for the server, as they are meant to.
+            seen.left_out_percent = 0.0;
+        }
+        seen
+    }
+}
+
+/// Devices that were found to saturate the server with tickets.
+#[derive(Debug, PartialEq)]
+struct Found {
+    devices: u32,
+    /// The passes with which the machine did not keep up.
+    doubts: Vec<String>,
+}
+
+/// Finds out how many devices saturate a server, in passes: each begins with what the better attempt of the one before
+/// has measured. `None` if stopped.
+async fn found(
+    mut turns: Turns,
+    first: Cell,
+    (began, stop): (&mut impl FnMut(&Step, &Watched<Cell>), Pin<&mut impl Future<Output = ()>>),
+    measure: impl AsyncFnMut(Watched<Cell>, &mut Attempt) -> Result<Option<u32>, Error>,
+) -> Result<Option<Found>, Error> {
+    let devices = std::cell::Cell::new(first.devices);
+    let cells = (0..PASSES).map(|_| Watched::new(Cell { devices: devices.get(), ..first }));
+    let kept = |found: &mut u32, _| {
+        devices.set(*found);
+        Ok(())
+    };
+    turns.run_until(cells, stop, began, measure, kept).await;
+    let doubts = turns.doubts();
+    Ok(turns.all()?.then(|| Found { devices: devices.get(), doubts }))
+}
+
 impl<'a> Arena<'a> {
     fn prepare(settings: &'a Settings) -> Result<Self, Error> {
         if settings.versions == Versions::Both {
@@ -196,27 +243,27 @@ impl<'a> Arena<'a> {
         Ok(Self { settings, pair: Pair::write(identity, &settings.directory, "bench")? })
     }
 
-    /// Returns the number of devices that saturate the server, if it is needed, and the size of caches. `None` if
-    /// stopped.
+    /// Returns the number of devices that saturate the server, if it is needed, and the size of caches, with the doubts
+    /// about them. `None` if stopped.
     async fn scale(
         &self,
         began: &mut impl FnMut(&Step, &Watched<Cell>),
         stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Option<Scale>, Error> {
+    ) -> Result<Option<(Scale, Vec<String>)>, Error> {
         let Settings { keeps_up, cache_sessions, .. } = *self.settings;
         let counted = matches!(self.settings.devices, Devices::Counts(_));
         let is_needed = !(counted && cache_sessions.is_some()) || keeps_up;
-        let saturation_devices = match self.settings.saturation_devices {
+        let (saturation_devices, doubts) = match self.settings.saturation_devices {
             None if is_needed => match self.saturation(began, stop).await? {
                 None => return Ok(None),
-                found => found,
+                Some(Found { devices, doubts }) => (Some(devices), doubts),
             },
-            given => given,
+            given => (given, Vec::new()),
         };
         let paper = saturation_devices.map(|devices| f64::from(devices) * CACHE_SHARE);
         let paper = paper.map(|sessions| (sessions.round() as u32).max(1));
         let cache_sessions = cache_sessions.or(paper).unwrap_or(1);
-        Ok(Some(Scale { saturation_devices, cache_sessions }))
+        Ok(Some((Scale { saturation_devices, cache_sessions }, doubts)))
     }
 
     /// Returns as many devices as keep one core busy with tickets, by what a transaction takes of it. `None` if
@@ -225,29 +272,20 @@ impl<'a> Arena<'a> {
         &self,
         began: &mut impl FnMut(&Step, &Watched<Cell>),
         stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<Option<u32>, Error> {
+    ) -> Result<Option<Found>, Error> {
         let Settings { speed_up, .. } = *self.settings;
         let per_device = offered_per_s(1, speed_up)?;
-        let devices = std::cell::Cell::new(whole(FIRST_PER_S / per_device));
-        // Each pass begins with what the one before found.
-        let cells = (0..PASSES).map(|_| {
-            let devices = devices.get();
-            let cell = Cell { round: 0, devices, resumption: None, speed_up, cache_sessions: 1 };
-            Watched::new(cell)
-        });
+        let devices = whole(FIRST_PER_S / per_device);
+        let first = Cell { round: 0, devices, resumption: None, speed_up, cache_sessions: 1 };
         let measure = async |cell, attempt: &mut Attempt| {
-            let Seen { reading, report } = self.measure(cell).await?;
-            attempt.seen = report.conditions;
-            if reading.handshakes() == 0 {
-                let what = "no device connected during the saturation run: increase --duration-s";
-                return Err(Error::Settings(what));
+            let seen = self.measure(cell).await?;
+            attempt.seen = seen.conditions();
+            if seen.reading.handshakes() == 0 {
+                return Err(Error::Settings(fleet::NOBODY));
             }
-            devices.set(whole(1e6 / reading.cpu_us() / per_device));
-            Ok(Some(()))
+            Ok(Some(whole(1e6 / seen.reading.cpu_us() / per_device)))
         };
-        let mut turns = Turns::new(PASSES);
-        turns.run_until(cells, stop, began, measure, |(), _| Ok(())).await;
-        Ok(turns.all()?.then(|| devices.get()))
+        found(Turns::new(PASSES), first, (began, stop), measure).await
     }
 
     /// In each round all numbers of devices, and for each the ways of resuming, each first in its turn.
@@ -303,14 +341,11 @@ impl<'a> Arena<'a> {
     ) -> Result<Row, Error> {
         let Cell { round, devices, speed_up, cache_sessions, .. } = watched.cell;
         let resumption = watched.cell.resumption();
-        let Seen { reading, report } = self.measure(watched).await?;
+        let seen = self.measure(watched).await?;
+        attempt.seen = seen.conditions();
+        let server_busy_percent = seen.busy_percent();
+        let Seen { reading, report } = seen;
         let (handshakes, up_s) = (reading.handshakes(), reading.up_s);
-        let busy_percent = if up_s > 0.0 { reading.cpu_s * 100.0 / up_s } else { 0.0 };
-        attempt.seen = report.conditions;
-        if busy_percent >= Row::SATURATED_PERCENT {
-            // Devices wait for the server, as they are meant to.
-            attempt.seen.left_out_percent = 0.0;
-        }
         let per = |amount: f64| if amount > 0.0 { handshakes as f64 / amount } else { 0.0 };
         Ok(Row {
             tls: self.settings.versions.name(),
@@ -328,7 +363,7 @@ impl<'a> Arena<'a> {
             transactions_per_s: per(up_s),
             transactions_per_cpu_s: per(reading.cpu_s),
             server_cpu_us: reading.cpu_us(),
-            server_busy_percent: busy_percent,
+            server_busy_percent,
             hit_percent: reading.resumed as f64 * 100.0 / handshakes.max(1) as f64,
             hit_after_first_of_run: report.hit_after_first_of_run(),
             left_out: report.skipped,
@@ -440,4 +475,53 @@ fn played(
 /// At least one.
 fn whole(devices: f64) -> u32 {
     (devices.round() as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Measures in passes whose attempts see so many late connections, in percent, and find so many devices. Returns
+    /// with how many each attempt was made, too.
+    fn passes(attempts: &[(f64, u32)]) -> (Vec<u32>, Option<Found>) {
+        let speed_up = SpeedUp::new(60.0).expect("valid");
+        let first = Cell { round: 0, devices: 300, resumption: None, speed_up, cache_sessions: 1 };
+        let (mut attempts, mut played) = (attempts.iter(), Vec::new());
+        let measure = async |watched: Watched<Cell>, attempt: &mut Attempt| {
+            played.push(watched.cell.devices);
+            let (late_percent, devices) = attempts.next().expect("no more than these");
+            attempt.seen.late_percent = *late_percent;
+            Ok(Some(*devices))
+        };
+        let (mut began, stop) = (|_: &Step, _: &Watched<Cell>| {}, pin!(std::future::pending()));
+        let found = found(Turns::unwatched(PASSES), first, (&mut began, stop), measure);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let found = runtime.block_on(found).expect("nothing failed");
+        (played, found)
+    }
+
+    #[test]
+    fn the_better_attempt_says_how_many_saturate() {
+        let (played, found) = passes(&[(4.0, 900), (6.0, 500), (0.0, 800)]);
+        assert_eq!(played, [300, 300, 900]);
+        let doubt = "saturation? 300: 4 % of the connections began late".to_owned();
+        assert_eq!(found, Some(Found { devices: 800, doubts: vec![doubt] }));
+        let (played, found) = passes(&[(0.0, 900), (6.0, 500), (4.0, 700)]);
+        assert_eq!(played, [300, 900, 900]);
+        let doubt = "saturation? 900: 4 % of the connections began late".to_owned();
+        assert_eq!(found, Some(Found { devices: 700, doubts: vec![doubt] }));
+        let (_, found) = passes(&[(0.0, 900), (6.0, 500), (0.0, 700)]);
+        assert_eq!(found, Some(Found { devices: 700, doubts: Vec::new() }));
+    }
+
+    #[test]
+    fn devices_that_wait_for_a_saturated_server_are_no_doubt() {
+        let left_out = |cpu_s| {
+            let reading = Reading { cpu_s, up_s: 1.0, full: 9, ..Reading::default() };
+            let conditions = Conditions { left_out_percent: 40.0, ..Conditions::default() };
+            let report = fleet::Report { conditions, ..fleet::Report::default() };
+            Seen { reading, report }.conditions().left_out_percent
+        };
+        assert_eq!([left_out(0.89), left_out(0.9)], [40.0, 0.0]);
+    }
 }

@@ -5,7 +5,8 @@ use rejoin_serve::{Resumption, Versions};
 use rejoin_trace::grouped;
 use serde::Serialize;
 
-use super::{Scale, Settings};
+use super::{SOUGHT, Scale, Settings};
+use crate::conditions::MARK;
 use crate::{Conditions, Ended};
 
 /// One server with one number of devices, after the warm-up.
@@ -132,6 +133,14 @@ impl Outcome {
         Some((devices, beyond.any(|row| row.server_busy_percent >= Row::SATURATED_PERCENT)))
     }
 
+    /// Returns the number of devices that saturate the server as it is shown, with a mark if the machine did not keep up
+    /// while that was measured. `None` if it was not needed.
+    pub fn shown_saturation(&self) -> Option<String> {
+        let devices = grouped(u64::from(self.saturation_devices?));
+        let is_doubted = self.ended.doubts.iter().any(|doubt| doubt.starts_with(SOUGHT));
+        Some(if is_doubted { format!("{devices} {MARK}") } else { devices })
+    }
+
     /// The median over rounds, for each number of devices and way of resuming, in the order of their first
     /// rows.
     pub fn medians(&self) -> Vec<Row> {
@@ -241,6 +250,16 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_number_that_is_not_to_be_trusted_is_marked() {
+        let mut outcome = outcome(vec![row("tickets", 100, 200.0)]);
+        outcome.saturation_devices = Some(1_200);
+        outcome.ended.doubts = vec!["tickets 100: 9 % of the connections began late".to_owned()];
+        assert_eq!(outcome.shown_saturation().as_deref(), Some("1,200"));
+        outcome.ended.doubts.push("saturation? 300: 9 % of the connections began late".to_owned());
+        assert_eq!(outcome.shown_saturation().as_deref(), Some("1,200 *"));
+    }
+
+    #[test]
     fn the_two_sides_of_saturation_are_apart() {
         let rows = vec![
             row("predictive", 50, 200.0),
@@ -271,7 +290,7 @@ pub(super) mod tests {
         assert_eq!(medians.len(), outcome.rows.len());
         assert_eq!((medians[1].server_cpu_us, medians[1].transactions), (200.0, 30));
         let unknown = Outcome { saturation_devices: None, ..outcome };
-        assert_eq!(unknown.saturation(), None);
+        assert_eq!((unknown.saturation(), unknown.shown_saturation()), (None, None));
         assert_eq!(unknown.advantage(Resumption::OpenSsl, true), None);
     }
 }

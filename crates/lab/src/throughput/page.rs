@@ -46,9 +46,8 @@ impl Body<'_> {
             "<p>Real TLS {tls} connections over loopback, each with one request, to a server of one \
              thread. A cache may hold {cache} sessions. "
         )?;
-        if let Some((devices, is_seen)) = self.0.saturation() {
-            let (devices, keep) =
-                (grouped(u64::from(devices)), if is_seen { "keep" } else { "would keep" });
+        if let Some(((_, is_seen), devices)) = self.0.saturation().zip(self.0.shown_saturation()) {
+            let keep = if is_seen { "keep" } else { "would keep" };
             write!(f, "With tickets {devices} devices {keep} the thread busy. ")?;
         }
         f.write_str(if self.0.forgets_between_runs {

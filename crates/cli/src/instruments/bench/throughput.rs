@@ -139,8 +139,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 fn text(outcome: &Outcome) -> String {
     let mut text = table(&outcome.medians());
     text.push_str(&format!("\n\ncaches: {} sessions", grouped(u64::from(outcome.cache_sessions))));
-    if let Some((devices, is_seen)) = outcome.saturation() {
-        let devices = grouped(u64::from(devices));
+    if let Some(((_, is_seen), devices)) = outcome.saturation().zip(outcome.shown_saturation()) {
         text.push_str(&if is_seen {
             format!("; {devices} devices saturate the server with tickets")
         } else {
