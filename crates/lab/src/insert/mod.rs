@@ -155,7 +155,9 @@ enum Cell<'a> {
 impl fmt::Display for Cell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Native((entries, _)) => write!(f, "{entries} entries"),
+            Self::Native((entries, lifetime_s)) => {
+                write!(f, "{entries} entries, lifetime {lifetime_s} s")
+            }
             Self::Java(java) => write!(f, "{}", java.display()),
         }
     }
@@ -226,6 +228,15 @@ mod tests {
             let outcome = measure(&settings(lifetime_s), &stopped, |_| {});
             assert_eq!(outcome.is_ok(), is_possible, "{lifetime_s}");
         }
+    }
+
+    /// Cells of one name would be judged as rounds of one, by their median.
+    #[test]
+    fn each_size_and_lifetime_has_a_name_of_its_own() {
+        let cells = crossed(&[20_480, 204_800], &[86_400, 0]).into_iter().map(Cell::Native);
+        let names: Vec<String> = cells.map(|cell| cell.to_string()).collect();
+        assert_eq!(names[0], "20480 entries, lifetime 86400 s");
+        assert_eq!(rejoin_report::distinct(names.clone()), names);
     }
 
     #[test]
