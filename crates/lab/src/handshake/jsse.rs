@@ -59,7 +59,7 @@ impl Java {
         let why = if !self.target.join("classes/rejoin/HandshakeBench.class").is_file() {
             let target = self.target.display();
             format!(
-                "no benchmark in {target}: build it with `make bench-handshake`, or name its folder by --java"
+                "no benchmark in {target}: build it with `make bench-handshake`, or name its folder by --jmh"
             )
         } else if java::starts(JAVA.as_ref(), &[]).is_err() {
             "no `java` on the path: install a JDK, 17 or newer".to_owned()
