@@ -170,6 +170,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         ("--l2 64", "cannot be built"),
         ("--line-bytes 48", "cannot be built"),
         ("--traced-l2 100KB", "cannot be built"),
+        ("--traced-l2 4KiB", "cannot be built"),
         ("--traced-l2 32MB", "16MB at most"),
         ("--transactions 0", "1..=1000"),
         ("--mode once", "invalid value"),

@@ -111,6 +111,10 @@ impl Settings {
         {
             return Err(IMPOSSIBLE);
         }
+        if self.traced > 0 {
+            // Now, and not behind minutes of work: the auxiliary caches are smaller.
+            self.hierarchies()?;
+        }
         for suite in self.suites() {
             suite.key.check_openssl(suite.versions)?;
         }
