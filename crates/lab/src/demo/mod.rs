@@ -219,13 +219,17 @@ impl<'a> Arena<'a> {
         Ok(arena)
     }
 
-    /// Draws the arrivals once, for all cells.
+    /// Draws the arrivals once, for all cells. The first that is beyond the end is in the trace, too, and not played: the
+    /// measured time is known to last until then.
     fn record(&self) -> Result<(), Error> {
         let mut recorder = Recorder::create(&self.trace)?;
         let end_ms = self.end_ms();
         let arrivals = self.population.arrivals(self.settings.seed);
-        for event in arrivals.take_while(|event| event.time_ms < end_ms) {
+        for event in arrivals {
             recorder.write(event)?;
+            if event.time_ms >= end_ms {
+                break;
+            }
         }
         recorder.finish()
     }

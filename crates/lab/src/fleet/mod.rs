@@ -129,6 +129,13 @@ impl Settings {
     fn tolerance(&self) -> Duration {
         due(rejoin_cache::Settings::GRACE_MS / 2, self.speed_up)
     }
+
+    /// Returns how long was measured, in real time, of a run that took so long. One whose arrivals reach the end is over
+    /// with the last of them, and nobody comes in the time that is left.
+    fn measured(&self, ran: Duration, reaches_end: bool) -> Duration {
+        let until = if reaches_end { ran.max(due(self.end_ms, self.speed_up)) } else { ran };
+        until.saturating_sub(due(self.warm_up_ms, self.speed_up))
+    }
 }
 
 /// How far a run is.
@@ -176,6 +183,9 @@ pub const NOBODY: &str = "no device connected in the measured time: give more --
 const REQUEST_BYTES: usize = 773;
 /// Connections at once; beyond, arrivals wait.
 const MOST_CONNECTIONS: usize = 4_000;
+/// The least time that is taken as measured, where a trace ends early: its last arrival says little about the time until
+/// the next.
+const LEAST_MEASURED: Duration = Duration::from_secs(1);
 /// For one connection from start to end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -199,7 +209,7 @@ pub async fn run(
     let mut recorder = settings.record.as_deref().map(Recorder::create).transpose()?;
     let mut devices: HashMap<u64, Arc<Device>> = HashMap::new();
     let mut stop = pin!(stop);
-    let mut complete = true;
+    let (mut complete, mut reaches_end) = (true, false);
     let watch = Watch::begin();
     let start = Instant::now();
     // Until then the server's slowness, and not this machine's, kept connections waiting.
@@ -207,6 +217,7 @@ pub async fn run(
     for event in arrivals(settings)? {
         let event = event?;
         if event.time_ms >= settings.end_ms {
+            reaches_end = true;
             break;
         }
         let Some(due) = start.checked_add(due(event.time_ms, settings.speed_up)) else { break };
@@ -217,9 +228,6 @@ pub async fn run(
             }
         }
         let measured = event.time_ms >= settings.warm_up_ms;
-        if measured {
-            tally.start_measuring();
-        }
         progress.send_replace(tally.progress(event.time_ms, measured));
         if let Some(recorder) = &mut recorder {
             recorder.write(event)?;
@@ -248,12 +256,13 @@ pub async fn run(
             drop(place);
         });
     }
-    tally.stop_measuring();
+    let least = if complete && !reaches_end { LEAST_MEASURED } else { Duration::ZERO };
+    let took = settings.measured(start.elapsed(), reaches_end).max(least);
     // All permits returned: all connections ended. After a stop the wait is short.
     let patience = if complete { PATIENCE } else { Duration::from_secs(1) };
     let _ = timeout(patience, places.acquire_many(MOST_CONNECTIONS as u32)).await;
     recorder.map(Recorder::finish).transpose()?;
-    Ok(tally.report(complete, devices.len() as u64, watch.end()))
+    Ok(tally.report(complete, devices.len() as u64, (took, watch.end())))
 }
 
 async fn visit(device: &Device, target: &Target, event: Event, measured: bool, tally: &Tally) {
@@ -340,5 +349,90 @@ mod tests {
         let routes =
             [0, 999, 1_000, 5_000].map(|at| Routing::Replaced(1_000).of(&arrival(3, at), 2));
         assert_eq!(routes, [0, 0, 1, 1]);
+    }
+
+    /// Plays arrivals, in milliseconds, at a server that answers, with a second of warm-up and one that is measured.
+    fn played(name: &str, arrivals: &[u64]) -> Report {
+        let path = std::env::temp_dir().join(format!("rejoin-{name}-{}", std::process::id()));
+        let mut recorder = Recorder::create(&path).expect("a file");
+        for (client, time_ms) in arrivals.iter().enumerate() {
+            recorder.write(arrival(client as u64, *time_ms)).expect("written");
+        }
+        recorder.finish().expect("written");
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let report = runtime.expect("a runtime").block_on(async {
+            let server = rejoin_serve::Server::bind(&serving()).await.expect("a port");
+            let (target, _) = server.addresses().expect("addresses");
+            tokio::spawn(server.run(std::future::pending()));
+            let settings = Settings {
+                targets: vec![target],
+                source: Source::Trace(path.clone()),
+                ..settings()
+            };
+            run(&settings, &watch::Sender::default(), std::future::pending()).await
+        });
+        let _ = std::fs::remove_file(path);
+        report.expect("played")
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            targets: Vec::new(),
+            routing: Routing::default(),
+            server_name: "localhost".to_owned(),
+            trust: Trust::Anybody,
+            versions: Versions::Tls13,
+            source: Source::Trace(PathBuf::new()),
+            seed: 1,
+            speed_up: SpeedUp::new(10.0).expect("valid"),
+            warm_up_ms: 10_000,
+            end_ms: 20_000,
+            hints: false,
+            forgets_between_runs: false,
+            early_data: false,
+            liars: Liars::default(),
+            record: None,
+        }
+    }
+
+    fn serving() -> rejoin_serve::Settings {
+        let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256);
+        rejoin_serve::Settings {
+            listen: ([127, 0, 0, 1], 0).into(),
+            metrics: None,
+            stack: rejoin_serve::Stack::OpenSsl,
+            versions: Versions::Both,
+            resumption: rejoin_serve::Resumption::Tickets,
+            ticket_keys: None,
+            cache: rejoin_cache::Settings::new(rejoin_cache::Capacity::Sessions(10)),
+            identity: Some(identity.expect("made")),
+            response_bytes: 100,
+            body_bytes: None,
+            patience: PATIENCE,
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_measured_time() {
+        // The first second, and what is beyond the end, are not measured.
+        let report = played("fleet-rate", &[0, 14_000, 20_000]);
+        assert_eq!((report.begun, report.after_first_of_run.total()), (1, 1), "{report:?}");
+        let rate = report.handshakes_per_s;
+        assert!((0.5..=1.0).contains(&rate), "{rate}");
+        // A trace that ends early, after a twentieth of a second.
+        let report = played("fleet-early", &[0, 10_100, 10_500]);
+        assert_eq!(report.begun, 2, "{report:?}");
+        let rate = report.handshakes_per_s;
+        assert!((1.0..=2.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn the_measured_time_begins_and_ends_as_planned() {
+        let measured = |ms, reaches_end| {
+            settings().measured(Duration::from_millis(ms), reaches_end).as_millis()
+        };
+        assert_eq!([measured(1_400, true), measured(2_300, true)], [1_000, 1_300]);
+        // Stopped, or at the end of a trace.
+        assert_eq!([measured(1_400, false), measured(600, false)], [400, 0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -114,7 +114,8 @@ pub struct Report {
     pub after_first_of_run: Handshakes,
     /// The same, of devices that lie.
     pub liars_after_first_of_run: Handshakes,
-    /// Measured: handshakes a second of real time.
+    /// Measured: handshakes a second of real time. The time is the planned one; of a trace that ends before it, the time
+    /// until its last arrival, a second at least.
     pub handshakes_per_s: f64,
     /// Measured: times of full handshakes.
     pub full_us: Latency,
@@ -182,8 +183,6 @@ struct Counts {
     late_us: Histogram<u64>,
     /// Beginnings later than this are late.
     tolerance: Duration,
-    start: Option<Instant>,
-    end: Option<Instant>,
 }
 
 /// A minute, beyond which times are cut, to two figures.
@@ -201,8 +200,6 @@ impl Counts {
             resumed_us: times.clone(),
             late_us: times,
             tolerance,
-            start: None,
-            end: None,
         }
     }
 }
@@ -215,14 +212,6 @@ impl Tally {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn start_measuring(&self) {
-        self.counts().start.get_or_insert_with(Instant::now);
-    }
-
-    pub(super) fn stop_measuring(&self) {
-        self.counts().end = Some(Instant::now());
     }
 
     /// Counts a connection that begins so long after it was due.
@@ -268,8 +257,14 @@ impl Tally {
         Progress { played_ms, measuring, handshakes: all.total(), resumed: all.resumed }
     }
 
-    /// Returns the observations, and under which conditions they were made as far as the machine's are known.
-    pub(super) fn report(&self, complete: bool, devices: u64, seen: Conditions) -> Report {
+    /// Returns the observations of so long a measured time, and under which conditions they were made as far as the
+    /// machine's are known.
+    pub(super) fn report(
+        &self,
+        complete: bool,
+        devices: u64,
+        (took, seen): (Duration, Conditions),
+    ) -> Report {
         let counts = self.counts();
         let Report { first_of_run, after_first_of_run, liars_after_first_of_run, .. } =
             counts.report;
@@ -282,10 +277,7 @@ impl Tally {
         };
         let groups = [first_of_run, after_first_of_run, liars_after_first_of_run];
         let measured: u64 = groups.iter().map(|group| group.total()).sum();
-        let took = counts
-            .start
-            .zip(counts.end)
-            .map_or(0.0, |(start, end)| end.saturating_duration_since(start).as_secs_f64());
+        let took = took.as_secs_f64();
         Report {
             complete,
             devices,
