@@ -4,7 +4,7 @@ pub(crate) mod apps;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use rejoin_cache::Prediction;
 use rejoin_lab::demo::{self, Row, Settings};
 use rejoin_lab::fleet::Liars;
@@ -103,10 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             terminal::print(&format!("charts: {}", page.display()));
         }
     }
-    match outcome.failure() {
-        Some(failure) if outcome.ended.complete => Err(anyhow!(failure)),
-        _ => progress::whole(&outcome.ended, "interrupted", "servers"),
-    }
+    progress::judged(outcome.failure(), &outcome.ended, "servers")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

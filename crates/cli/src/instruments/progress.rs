@@ -89,6 +89,14 @@ pub(crate) fn whole(ended: &Ended, interrupted: &str, unit: &str) -> anyhow::Res
     }
 }
 
+/// Returns the same error, or what failed so often that the figures are wrong, of a measurement that is complete.
+pub(crate) fn judged(failure: Option<String>, ended: &Ended, unit: &str) -> anyhow::Result<()> {
+    match failure {
+        Some(failure) if ended.complete => Err(anyhow!(failure)),
+        _ => whole(ended, "interrupted", unit),
+    }
+}
+
 /// Moves the bar until the run that reports to it is over.
 pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progress>) {
     while progress.changed().await.is_ok() {

@@ -45,7 +45,7 @@ pub(super) struct Load<'a> {
 pub(super) struct Seen {
     pub(super) transactions: u64,
     pub(super) failed: u64,
-    /// Why the last that failed did.
+    /// Why the first that failed did: others may follow from it.
     pub(super) failure: Option<String>,
     /// From the first to the last transaction of all clients.
     pub(super) took: Duration,
@@ -149,7 +149,8 @@ impl Load<'_> {
         };
         let (before, mut failures) = (connected(&warm), 0);
         while failures < MOST_FAILURES && began.elapsed() < self.lasts {
-            match self.step(&mut warm, &mut seen) {
+            let renewed = self.renew(&mut warm);
+            match renewed.and_then(|()| self.step(&mut warm, &mut seen)) {
                 Ok(()) => failures = 0,
                 Err(why) => {
                     seen.record_failure(&why);
@@ -161,10 +162,26 @@ impl Load<'_> {
         seen
     }
 
+    /// Gets a session for a client that lost its own with a transaction that failed, by a full handshake that does not
+    /// count.
+    fn renew(&self, warm: &mut Warm) -> io::Result<()> {
+        match warm {
+            Warm::Session(session @ None) if self.resumes() => {
+                *session = self.transaction(None, &mut Seen::default())?;
+            }
+            Warm::Session(_) | Warm::Connected(_) => {}
+        }
+        Ok(())
+    }
+
+    fn resumes(&self) -> bool {
+        matches!(self.traffic, Traffic::Tls(_, Handshake::Resumed))
+    }
+
     fn step(&self, warm: &mut Warm, seen: &mut Seen) -> io::Result<()> {
         match warm {
             Warm::Session(session) => {
-                let resumes = matches!(self.traffic, Traffic::Tls(_, Handshake::Resumed));
+                let resumes = self.resumes();
                 let offered = session.take().filter(|_| resumes);
                 if resumes && offered.is_none() {
                     return Err(io::Error::other("there is no session to resume"));
@@ -225,7 +242,7 @@ impl Seen {
 
     fn record_failure(&mut self, why: &io::Error) {
         self.failed += 1;
-        self.failure = Some(why.to_string());
+        self.failure.get_or_insert_with(|| why.to_string());
     }
 
     fn add(&mut self, other: Self) {
@@ -402,4 +419,78 @@ fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<TcpStream> {
     socket::connect(tcp.as_raw_fd(), &SockaddrIn::from(address))?;
     tcp.set_nodelay(true)?;
     Ok(tcp)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use openssl::ssl::{SslAcceptor, SslFiletype};
+    use rejoin_serve::{Identity, KeyType, Versions};
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    const BODY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\n.";
+
+    /// A server with OpenSSL's own tickets. It answers, and drops the connection of this number without a word.
+    fn serve(listener: &TcpListener, drops: usize, ends: &AtomicBool) {
+        let scratch = Scratch::new("load-test").expect("a folder");
+        let [certificate, key] = ["pem", "key"].map(|name| scratch.path().join(name));
+        let identity = Identity::made(KeyType::P256).expect("made");
+        identity.write(&certificate, &key).expect("written");
+        let mut acceptor =
+            SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).expect("a context");
+        acceptor.set_certificate_chain_file(&certificate).expect("a certificate");
+        acceptor.set_private_key_file(&key, SslFiletype::PEM).expect("a key");
+        acceptor.set_session_id_context(b"test").expect("short");
+        let acceptor = acceptor.build();
+        for (number, tcp) in listener.incoming().enumerate() {
+            if ends.load(Ordering::Relaxed) {
+                return;
+            }
+            let tcp = tcp.expect("a connection");
+            if number == drops {
+                continue;
+            }
+            // A client that has gone is no failure of this server.
+            let Ok(mut stream) = acceptor.accept(tcp) else { continue };
+            let asked = stream.read(&mut [0; 1_024]).is_ok();
+            let _ = asked.then(|| stream.write_all(BODY));
+            let _ = stream.shutdown();
+        }
+    }
+
+    #[test]
+    fn a_client_goes_on_after_a_connection_that_was_dropped() {
+        let suite = Suite { versions: Versions::Tls13, key: KeyType::P256, cipher: Cipher::AesGcm };
+        let client = client(suite).expect("a client");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let std::net::SocketAddr::V4(address) = listener.local_addr().expect("an address") else {
+            panic!("IPv4 was asked for");
+        };
+        let load = Load {
+            address,
+            traffic: Traffic::Tls(suite, Handshake::Resumed),
+            body_bytes: 1,
+            clients: 1,
+            lasts: Duration::from_millis(500),
+            patience: PATIENCE,
+            client: Some(&client),
+        };
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        // The first connection warms up.
+        let server = thread::spawn(move || serve(&listener, 3, &told));
+        let ((), seen) = load.run(|| Ok(())).expect("a round");
+        ends.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(address);
+        server.join().expect("it ends");
+        assert_eq!(seen.failed, 1, "{:?}", seen.failure);
+        let why = seen.failure.expect("a reason");
+        assert!(!why.contains("no session"), "{why}");
+        assert!(seen.transactions > 5, "{}", seen.transactions);
+    }
 }

@@ -10,6 +10,7 @@ use super::threads::PerTransaction;
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
 use crate::Ended;
 use crate::conditions::MARK;
+use crate::fleet::{MOST_FAILED_PERCENT, failed_percent};
 use crate::usage::Usage;
 
 /// All that a measurement says.
@@ -62,7 +63,7 @@ pub struct Row {
     pub transactions: u64,
     /// Transactions that failed, of all rounds.
     pub failed: u64,
-    /// Why one of them did.
+    /// Why the first of them did.
     pub failure: Option<String>,
     /// Transactions a second.
     pub per_s: f64,
@@ -173,10 +174,35 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// Returns what failed where most transactions did, if they are so many that the figures are wrong.
+    pub fn failure(&self) -> Option<String> {
+        let percent = |row: &&Row| failed_percent(row.failed, row.transactions);
+        let worst = self.cells.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)))?;
+        worst.failed_too_often().map(|why| format!("{}: {why}", worst.named()))
+    }
+}
+
 impl Row {
-    /// Returns a figure with a mark if the machine did not keep up with this cell.
+    /// Returns a figure with a mark if the machine did not keep up with this cell, or too many transactions failed.
     pub(super) fn marked(&self, figure: String) -> String {
-        if self.kept_up || figure.ends_with(MARK) { figure } else { format!("{figure} {MARK}") }
+        let is_good = self.kept_up && self.failed_too_often().is_none();
+        if is_good || figure.ends_with(MARK) { figure } else { format!("{figure} {MARK}") }
+    }
+
+    /// Returns its combination, as notes name it.
+    pub(super) fn named(&self) -> String {
+        let names = [self.tls, self.key, self.cipher].into_iter().flatten();
+        let tls: String = names.map(|name| format!("{name} ")).collect();
+        format!("{tls}{} {}", self.mode, self.size_bytes)
+    }
+
+    /// Returns how many transactions failed, and why, if they are so many that the figures are wrong.
+    fn failed_too_often(&self) -> Option<String> {
+        let percent = failed_percent(self.failed, self.transactions);
+        let why = self.failure.as_deref().unwrap_or("for no known reason");
+        (percent > MOST_FAILED_PERCENT)
+            .then(|| format!("{percent:.0} % of the transactions failed, the first of them: {why}"))
     }
 
     fn of(cell: Cell, rounds: &[Round]) -> Self {
@@ -404,6 +430,19 @@ pub(super) mod tests {
         assert!(close(ours.handshake, paper.handshake) && close(ours.cipher, paper.cipher));
         assert!(close(at_36_kb.saved_percent.expect("resumed"), 850.0 / 29.5), "{at_36_kb:?}");
         assert!(model.full.worst_percent() < 0.01, "{model:?}");
+    }
+
+    #[test]
+    fn figures_of_which_too_many_failed_are_marked() {
+        let mut outcome = papers();
+        let row = &mut outcome.cells[4];
+        (row.failed, row.failure) = (6, Some("reset".to_owned()));
+        assert_eq!(row.marked("9".to_owned()), "9");
+        row.failed = 10;
+        assert_eq!(row.marked("9".to_owned()), "9 *");
+        let why = "1.2 RSA-2048 AES-GCM full 30 B: 3 % of the transactions failed, the first of them: reset";
+        assert_eq!(outcome.failure().as_deref(), Some(why));
+        assert_eq!(papers().failure(), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) use device::{Device, Server};
 use rejoin_serve::Versions;
 pub use report::{EarlyData, Handshakes, Latency, Report};
 use report::{Kind, Tally, Visit};
-pub(crate) use report::{failed_percent, failure};
+pub(crate) use report::{MOST_FAILED_PERCENT, failed_percent, failure};
 
 /// Where arrivals come from.
 #[derive(Debug, Clone)]

@@ -155,7 +155,7 @@ impl Report {
 }
 
 /// A connection that fails is in no figure, and takes its device's session away: rates are wrong by as much, at most.
-const MOST_FAILED_PERCENT: f64 = 2.0;
+pub(crate) const MOST_FAILED_PERCENT: f64 = 2.0;
 
 /// Returns the percentage that failed of all connections, of which so many others were answered.
 pub(crate) fn failed_percent(failed: u64, answered: u64) -> f64 {
