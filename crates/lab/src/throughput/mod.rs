@@ -188,6 +188,15 @@ struct Seen {
 }
 
 impl Seen {
+    /// Fails if there was no transaction in the measured time: there are no figures of nothing.
+    fn check(&self, resumption: Resumption) -> Result<(), Error> {
+        match self.report.failure() {
+            _ if self.reading.handshakes() > 0 => Ok(()),
+            Some(failure) => Err(unmeasured(resumption, &failure)),
+            None => Err(Error::Settings(fleet::NOBODY)),
+        }
+    }
+
     fn busy_percent(&self) -> f64 {
         let Reading { cpu_s, up_s, .. } = self.reading;
         if up_s > 0.0 { cpu_s * 100.0 / up_s } else { 0.0 }
@@ -201,6 +210,11 @@ impl Seen {
         }
         seen
     }
+}
+
+fn unmeasured(resumption: Resumption, failure: &str) -> Error {
+    let what = format!("could not be measured: {failure}");
+    Error::Server { resumption: resumption.name(), what }
 }
 
 /// Devices that were found to saturate the server with tickets.
@@ -280,8 +294,9 @@ impl<'a> Arena<'a> {
         let measure = async |cell, attempt: &mut Attempt| {
             let seen = self.measure(cell).await?;
             attempt.seen = seen.conditions();
-            if seen.reading.handshakes() == 0 {
-                return Err(Error::Settings(fleet::NOBODY));
+            seen.check(Resumption::Tickets)?;
+            if let Some(failure) = seen.report.failure() {
+                return Err(unmeasured(Resumption::Tickets, &failure));
             }
             Ok(Some(whole(1e6 / seen.reading.cpu_us() / per_device)))
         };
@@ -342,6 +357,7 @@ impl<'a> Arena<'a> {
         let Cell { round, devices, speed_up, cache_sessions, .. } = watched.cell;
         let resumption = watched.cell.resumption();
         let seen = self.measure(watched).await?;
+        seen.check(resumption)?;
         attempt.seen = seen.conditions();
         let server_busy_percent = seen.busy_percent();
         let Seen { reading, report } = seen;
@@ -367,7 +383,9 @@ impl<'a> Arena<'a> {
             hit_percent: reading.resumed as f64 * 100.0 / handshakes.max(1) as f64,
             hit_after_first_of_run: report.hit_after_first_of_run(),
             left_out: report.skipped,
-            failed: report.failed.values().sum(),
+            answered: report.all.total(),
+            failed: report.failures(),
+            failed_mostly: report.failed_mostly().map(ToOwned::to_owned),
             conditions: attempt.seen,
         })
     }
@@ -512,6 +530,21 @@ mod tests {
         assert_eq!(found, Some(Found { devices: 700, doubts: vec![doubt] }));
         let (_, found) = passes(&[(0.0, 900), (6.0, 500), (0.0, 700)]);
         assert_eq!(found, Some(Found { devices: 700, doubts: Vec::new() }));
+    }
+
+    #[test]
+    fn figures_of_nothing_are_refused() {
+        let told = |full, failed: &[(&str, u64)]| {
+            let failed = failed.iter().map(|(why, count)| ((*why).to_owned(), *count)).collect();
+            let reading = Reading { full, ..Reading::default() };
+            let report = fleet::Report { failed, ..fleet::Report::default() };
+            let checked = Seen { reading, report }.check(Resumption::None);
+            checked.err().map(|error| (error.is_misuse(), error.to_string()))
+        };
+        assert_eq!((told(1, &[]), told(1, &[("reset", 9)])), (None, None));
+        assert_eq!(told(0, &[]), Some((true, fleet::NOBODY.to_owned())));
+        let why = "the none server could not be measured: no connection was answered: reset";
+        assert_eq!(told(0, &[("reset", 9)]), Some((false, why.to_owned())));
     }
 
     #[test]

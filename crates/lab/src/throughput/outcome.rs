@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{SOUGHT, Scale, Settings};
 use crate::conditions::MARK;
+use crate::fleet::{failed_percent, failure};
 use crate::{Conditions, Ended};
 
 /// One server with one number of devices, after the warm-up.
@@ -51,8 +52,12 @@ pub struct Row {
     pub hit_after_first_of_run: f64,
     /// Connections not made, because the device's last was not over: of the whole run.
     pub left_out: u64,
+    /// Connections that were answered: of the whole run.
+    pub answered: u64,
     /// Connections that failed: of the whole run.
     pub failed: u64,
+    /// The reason of most of them.
+    pub failed_mostly: Option<String>,
     /// The conditions under which all this was measured.
     #[serde(flatten)]
     pub conditions: Conditions,
@@ -124,6 +129,26 @@ impl Outcome {
         Some(Advantage { together, least })
     }
 
+    /// Returns a footnote on each number of devices and way of resuming with which connections failed.
+    pub fn failed_notes(&self) -> Vec<String> {
+        let note = |row: &Row| {
+            let Row { resumption, devices, failed, failed_mostly, .. } = row;
+            let why = failed_mostly.as_deref()?;
+            Some(format!(
+                "{resumption} {devices}: {failed} connections failed, most of them: {why}"
+            ))
+        };
+        self.medians().iter().filter_map(note).collect()
+    }
+
+    /// Returns what is wrong with the row in which most connections failed, if they are so many that its figures are wrong.
+    pub fn failure(&self) -> Option<String> {
+        let percent = |row: &&Row| failed_percent(row.failed, row.answered);
+        let worst = self.rows.iter().max_by(|a, b| percent(a).total_cmp(&percent(b)))?;
+        let why = failure(worst.failed, worst.answered, worst.failed_mostly.as_deref())?;
+        Some(format!("{} {}: {why}", worst.resumption, worst.devices))
+    }
+
     /// Returns what is known of saturation with tickets: the number of devices, and true if the server was seen to be
     /// saturated by so many or more. The number alone follows from what a transaction costs.
     pub fn saturation(&self) -> Option<(u32, bool)> {
@@ -188,7 +213,12 @@ impl Row {
             hit_percent: of(|row| row.hit_percent),
             hit_after_first_of_run: of(|row| row.hit_after_first_of_run),
             left_out: sum(|row| row.left_out),
+            answered: sum(|row| row.answered),
             failed: sum(|row| row.failed),
+            failed_mostly: rows
+                .iter()
+                .max_by_key(|row| row.failed)
+                .and_then(|row| row.failed_mostly.clone()),
             conditions: Conditions::median(
                 &rows.iter().map(|row| row.conditions).collect::<Vec<_>>(),
             ),
@@ -222,7 +252,9 @@ pub(super) mod tests {
             hit_percent: 60.0,
             hit_after_first_of_run: 90.0,
             left_out: 0,
+            answered: 10,
             failed: 0,
+            failed_mostly: None,
             conditions: Conditions::default(),
         }
     }
@@ -247,6 +279,24 @@ pub(super) mod tests {
         assert_eq!(saturation(50, busy), Some((100, false)));
         assert_eq!(saturation(100, busy), Some((100, true)));
         assert_eq!(outcome(vec![row("openssl", 200, busy)]).saturation(), Some((100, false)));
+    }
+
+    #[test]
+    fn connections_that_failed_are_told_and_judged() {
+        let failed = |failed, why: &str| Row {
+            answered: 98,
+            failed,
+            failed_mostly: Some(why.to_owned()),
+            ..row("tickets", 50, 200.0)
+        };
+        let outcome = |rows| outcome(rows);
+        assert_eq!(outcome(vec![row("none", 50, 200.0)]).failed_notes(), [""; 0]);
+        let few = outcome(vec![failed(1, "reset"), row("none", 50, 200.0), failed(2, "timed out")]);
+        let note = "tickets 50: 3 connections failed, most of them: timed out";
+        assert_eq!((few.failed_notes(), few.failure()), (vec![note.to_owned()], None));
+        let many = outcome(vec![failed(1, "reset"), failed(5, "timed out")]);
+        let why = "tickets 50: 5 % of the connections failed, most of them: timed out";
+        assert_eq!(many.failure().as_deref(), Some(why));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Body<'_> {
         if !complete {
             writeln!(f, "<p class=\"incomplete\">Incomplete: {done} of {wanted} servers.</p>")?;
         }
-        for note in self.0.ended.notes() {
+        for note in self.0.failed_notes().into_iter().chain(self.0.ended.notes()) {
             writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
         Ok(())

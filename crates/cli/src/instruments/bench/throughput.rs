@@ -21,7 +21,8 @@ use crate::units::{Time, above_zero};
 The benchmark runs real servers with one thread each and real handshakes over loopback; give the
 devices a core of their own. Times are in the population's time. Beyond saturation a transaction
 takes longer, but no more CPU time.
-Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned. Exits with 1
+if more than 2 % of a server's connections fail.
 Examples:
   rejoin bench throughput --html throughput.html
   rejoin bench throughput --keep-up --rounds 3
@@ -105,7 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         terminal::print_result(&text(&outcome))?;
     }
     html.map(|file| file.write(&throughput::html(&outcome))).transpose()?;
-    progress::whole(&outcome.ended, "interrupted", "servers")
+    progress::judged(outcome.failure(), &outcome.ended, "servers")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
@@ -160,6 +161,7 @@ fn text(outcome: &Outcome) -> String {
             }
         }
     }
+    text.extend(outcome.failed_notes().iter().map(|note| format!("\n{note}")));
     text.push_str(&progress::notes(&outcome.ended));
     text
 }
