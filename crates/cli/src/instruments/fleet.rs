@@ -86,7 +86,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", alias = "record")]
     write_trace: Option<PathBuf>,
     /// Play the arrivals of a trace instead of random ones
-    #[arg(long, value_name = "FILE", alias = "replay", conflicts_with_all = ["devices", "write_trace"])]
+    #[arg(long, value_name = "FILE", alias = "replay", conflicts_with_all = [
+        "devices", "running", "waiting", "intervals", "jitter", "seed", "write_trace",
+    ])]
     trace: Option<PathBuf>,
     /// Threads
     #[arg(long, value_name = "N", alias = "workers", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -107,6 +107,25 @@ fn failure_is_one_line_and_exit_code_1() {
     }
 }
 
+/// A trace has its devices: what would draw others is refused, and not ignored.
+#[test]
+fn a_trace_and_a_population_exclude_each_other() {
+    let options = [
+        ["--devices", "9"],
+        ["--running", "2m"],
+        ["--waiting", "46m"],
+        ["--intervals", "60:1"],
+        ["--jitter", "1s"],
+        ["--seed", "2"],
+        ["--write-trace", "other.trace"],
+    ];
+    for option in options {
+        let fleet = ["fleet", "127.0.0.1:1", "--trace", "arrivals.trace"];
+        let (line, code) = complaint(&rejoin(&[&fleet[..], &option].concat()));
+        assert!(line.contains(option[0]) && code == 2, "{option:?}: {code}, {line}");
+    }
+}
+
 #[test]
 fn server_and_devices_agree_on_every_handshake() {
     let openssl = ["predictive", "lru", "openssl", "tickets", "none"];
