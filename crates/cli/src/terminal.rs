@@ -49,15 +49,33 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Completes at Ctrl-C or SIGTERM.
+/// Completes at Ctrl-C, at SIGTERM, or when the terminal is closed (SIGHUP). The latter is not heard by a program that is
+/// to outlive its terminal, as under nohup.
 pub(crate) async fn interrupted() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;
     };
+    // Where nothing tells, the signal ends the program as it would.
+    let hears = std::fs::read_to_string("/proc/self/status").is_ok_and(|told| hears_hangup(&told));
+    let mut hangup = hears.then(|| signal(SignalKind::hangup()).ok()).flatten();
+    let closed = async {
+        match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
+        _ = closed => {}
     }
+}
+
+/// Returns true if a process with this status (`proc_pid_status(5)`) does not ignore SIGHUP, which is the lowest bit.
+fn hears_hangup(status: &str) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 0)
 }
 
 /// Returns a bar of this length and style, which is hidden unless standard error is a terminal.
@@ -133,6 +151,13 @@ pub(crate) fn raise_descriptor_limit() {
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
+
+    #[test]
+    fn a_signal_that_is_ignored_stays_so() {
+        let hears = |mask| super::hears_hangup(&format!("Name:\tx\nSigIgn:\t{mask}\nSigCgt:\t1\n"));
+        assert_eq!([hears("0000000000001000"), hears("0000000000001001")], [true, false]);
+        assert!(!super::hears_hangup("Name:\tx\n"));
+    }
 
     #[test]
     fn each_cause_is_said_once() {
