@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     /// Print the counters as JSON at the end
     #[arg(long)]
     json: bool,
+    /// End when the parent process ends
+    #[arg(long, hide = true)]
+    end_with_parent: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -57,6 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (sockets, place) = sockets(arguments)?;
     if let Some(name) = user {
         process::become_user(name)?;
+    }
+    if arguments.end_with_parent {
+        process::end_with_parent()?;
     }
     let done = serve(sockets, settings, &place, path.clone())?;
     terminal::print_result(&if *json { serde_json::to_string(&done)? } else { summary(&done) })

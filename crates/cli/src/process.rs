@@ -7,7 +7,8 @@ use nix::unistd::{User, getuid, initgroups, setgid, setuid};
 use rustix::fs::{AtFlags, CWD, chownat};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, getrlimit, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
 };
 use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
 
@@ -52,6 +53,12 @@ pub(crate) fn become_user(name: &str) -> anyhow::Result<()> {
     // This also drops every capability of a process that was root (capabilities(7)).
     setuid(user.uid).context("cannot become a user")?;
     harden()
+}
+
+/// Lets this process get SIGTERM when its parent ends, however that is (`prctl(2)`, `PR_SET_PDEATHSIG`). A change of
+/// user undoes it.
+pub(crate) fn end_with_parent() -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM)).context("cannot end with the parent")
 }
 
 /// Locks the process's memory, and what it will need, so that nothing of it is swapped (`mlockall(2)`). Root lifts the

@@ -13,8 +13,8 @@ use rejoin_store::{CacheName, Store};
 use serde_json::json;
 
 use crate::arguments::{Choice, KEY_TYPES, Misuse, PREDICTIONS, RESUMPTIONS, TLS, address, one_of};
-use crate::terminal;
 use crate::units::{Bytes, Time, bytes_in};
+use crate::{process, terminal};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         rejoin_serve::weigh_internal_cache();
     }
     if arguments.end_with_parent {
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+        process::end_with_parent()?;
     }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;

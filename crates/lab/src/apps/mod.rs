@@ -223,7 +223,7 @@ impl Manager {
         let text = format!("system_bundle = {:?}\n", authority.display().to_string());
         std::fs::write(&file, text).map_err(failed("cannot write the manager's settings"))?;
         let mut child = Command::new(&settings.program)
-            .arg("manager")
+            .args(["manager", "--end-with-parent"])
             .arg("--socket")
             .arg(&socket)
             .arg("--settings")
