@@ -211,6 +211,57 @@ fn programs_are_measured_without_the_users_own_manager() {
     assert_eq!((stats.directly.len(), stats.programs.len()), (0, 0), "{stats:?}");
 }
 
+/// Starts a comparison of very many programs, and returns it with the folder of its server and its manager.
+fn comparing() -> (std::process::Child, PathBuf) {
+    let library = rejoin_testkit::shipped::library("librejoin.so").display().to_string();
+    let words = "bench client --json --programs 10000 --round-trip-ms 0 --chain p-256 --tls 1.3";
+    let mut bench = Command::new(REJOIN);
+    bench.args(words.split(' ')).args(["--library", &library]);
+    let child = start(&mut bench);
+    let folder = std::env::temp_dir().join(format!("rejoin-client-{}", child.id()));
+    let socket = folder.join("m.sock");
+    rejoin_testkit::process::wait_until("the manager", || socket.exists());
+    (child, folder)
+}
+
+/// Returns true if a process has a word in its command line.
+fn is_named(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| text(&line).contains(word))
+}
+
+#[test]
+fn a_manager_does_not_outlive_its_comparison() {
+    let (mut child, folder) = comparing();
+    let socket = folder.join("m.sock").display().to_string();
+    assert!(is_named(&socket), "the manager runs");
+    child.kill().expect("our own child");
+    child.wait().expect("it ended");
+    let gone = (0..20).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        !is_named(&socket)
+    });
+    let _ = std::fs::remove_dir_all(folder);
+    assert!(gone, "two seconds later the manager still runs");
+}
+
+/// SIGTERM, and the terminal's end, are heard between two programs, and leave nothing behind.
+#[test]
+fn a_comparison_that_is_told_to_end_tidies_up() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::HUP] {
+        let (child, folder) = comparing();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        kill_process(Pid::from_child(&child), signal).expect("our own child");
+        let output = child.wait_with_output().expect("an end");
+        let (line, code) = complaint(&output);
+        assert!(line.contains("interrupted") && code == 1, "{signal:?}: {code}, {line}");
+        let socket = folder.join("m.sock").display().to_string();
+        assert!(!folder.exists() && !is_named(&socket), "{signal:?}: left behind");
+    }
+}
+
 /// Each cache with sessions that end and with some that do not, and nothing of Java's.
 #[test]
 fn insertions_are_measured_in_full_caches() {

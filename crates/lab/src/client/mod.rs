@@ -15,7 +15,7 @@ mod relay;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_report::median;
 use rejoin_serve::Versions;
@@ -160,11 +160,12 @@ pub fn measure(
         }
     }
     let mut turns = Turns::new(cells.len());
-    let rows = turns.run(cells, stop, began, |cell, _| row(settings, cell).map(Some));
+    let rows = turns.run(cells, stop, began, |cell, _| row(settings, cell, stop));
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 
-fn row(settings: &Settings, cell: Cell) -> Result<Row, Error> {
+/// `None` if it was stopped.
+fn row(settings: &Settings, cell: Cell, stop: &AtomicBool) -> Result<Option<Row>, Error> {
     let place = Place::make(settings, cell.chain, cell.versions)?;
     let path = place.path(cell.round_trip_ms)?;
     // The manager's first handshake is full, and its server's tickets are for all that follow.
@@ -175,6 +176,9 @@ fn row(settings: &Settings, cell: Cell) -> Result<Row, Error> {
     let before = place.handshakes()?;
     let mut pairs = Vec::new();
     for turn in 0..settings.programs {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let mut pair = [0.0, 0.0];
         // Each way is first in half of the turns.
         for is_with in [turn % 2 == 0, turn % 2 == 1] {
@@ -187,7 +191,7 @@ fn row(settings: &Settings, cell: Cell) -> Result<Row, Error> {
     let resumed = place.handshakes()?.since(before).resumed;
     let bytes = place.bytes(&path)?;
     let [without, with] = [0, 1].map(|at| Costs::of(&all[at], bytes[at]));
-    Ok(Row {
+    Ok(Some(Row {
         chain: cell.chain.name(),
         tls: cell.versions.name(),
         round_trip_ms: cell.round_trip_ms,
@@ -196,7 +200,7 @@ fn row(settings: &Settings, cell: Cell) -> Result<Row, Error> {
         wall_times: median(pairs),
         cpu_times: with.cpu_ms() / without.cpu_ms(),
         resumed_percent: 100.0 * resumed as f64 / f64::from(settings.programs),
-    })
+    }))
 }
 
 impl Costs {

@@ -22,6 +22,8 @@ use crate::server::{self, Listening, PATIENCE, Reading};
 
 /// The program that is measured.
 const PROGRAM: &str = "curl";
+/// The time for a program, in seconds: a server or a manager that hangs is not waited for.
+const LONGEST_S: &str = "60";
 /// The time for the manager and the server to finish with a program that has ended.
 const REST: Duration = Duration::from_millis(5);
 /// The bytes by which ML-DSA-65 exceeds ECDSA on P-256: the key and the signature of each certificate, and the signature
@@ -88,7 +90,7 @@ impl Place {
         let (server, line) = started(serve)?;
         let listening = serde_json::from_str(&line).map_err(|_| silent("rejoin serve"))?;
         let mut manager = plain(&settings.rejoin);
-        manager.arg("manager").arg("--socket").arg(file("m.sock"));
+        manager.args(["manager", "--end-with-parent"]).arg("--socket").arg(file("m.sock"));
         manager.arg("--settings").arg(file("manager.toml"));
         let (manager, _) = started(manager)?;
         Ok(Self { scratch, server, listening, manager, library: settings.library.clone() })
@@ -110,7 +112,8 @@ impl Place {
     fn visit_at(&self, port: u16, is_with: bool) -> Result<Taken, Error> {
         let mut program = plain(PROGRAM);
         // Without the user's `.curlrc`: -q counts as the first argument only.
-        program.args(["-q", "--noproxy", "*", "-sS", "-o", "/dev/null", "--cacert"]);
+        program.args(["-q", "--noproxy", "*", "-sS", "-o", "/dev/null"]);
+        program.args(["--max-time", LONGEST_S, "--cacert"]);
         program.arg(self.scratch.path().join("ca.pem"));
         program.arg(format!("https://localhost:{port}/"));
         program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
