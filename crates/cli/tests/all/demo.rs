@@ -1,7 +1,8 @@
 //! `rejoin demo`, in a test program of its own: it measures, and shares the machine with nobody.
 
 use crate::REJOIN;
-use crate::program::{complaint, objects, start, text};
+use crate::program::{complaint, interrupt, objects, scratch, start, text};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -80,6 +81,25 @@ fn a_demonstration_that_nobody_comes_to_ends() {
     let (line, code) = complaint(&output);
     assert!(line.contains("no device connected in the measured time") && code == 2, "{line}");
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+}
+
+#[test]
+fn the_page_of_a_demonstration_that_was_interrupted_says_so() {
+    let folder = scratch("demo-cut");
+    let words = "demo --json --one-server --tls 1.3 --resumption none,tickets,lru --devices 400 --speedup 60 \
+                 --warm-up 30 --duration 60 --folder";
+    let mut demo = Command::new(REJOIN);
+    let mut child = start(demo.args(words.split_whitespace()).arg(&folder));
+    let mut told = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    told.next().expect("a server was measured").expect("text");
+    interrupt(&child);
+    let rows = 1 + told.count();
+    let output = child.wait_with_output().expect("an end");
+    let (line, code) = complaint(&output);
+    let after = format!("interrupted after {rows} of 3 servers");
+    assert!(rows < 3 && line.contains(&after) && code == 1, "{rows}: {code}, {line}");
+    let page = std::fs::read_to_string(folder.join("demo.html")).expect("the page");
+    assert!(page.contains("incomplete\">incomplete: interrupted</p>"), "{page}");
 }
 
 const TLS: [&str; 2] = ["1.2", "1.3"];

@@ -67,7 +67,8 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<Outcome, Error> {
     let arena = Arena::prepare(settings)?;
-    let cells = settings.cells();
+    let (cells, page) = (settings.cells(), settings.directory.join("demo.html"));
+    let wanted = cells.len();
     let (mut turns, mut rows) = (Turns::new(cells.len()), Vec::new());
     let cells = cells.into_iter().map(Watched::new);
     let began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
@@ -76,10 +77,20 @@ pub async fn run(
         row.conditions = seen;
         kept(row);
         rows.push(row.clone());
-        page::write(&settings.directory.join("demo.html"), &arena.shown(&rows))
+        // Whatever ends this process: the page does not look complete before it is.
+        let so_far = (rows.len() < wanted).then(|| format!("{} of {wanted} servers", rows.len()));
+        page::write(&page, &arena.shown(&rows, so_far))
     };
     turns.run_until(cells, pin!(stop), began, measure, kept).await;
-    Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
+    let mut ended = turns.ended(rows.is_empty())?;
+    let incomplete = ended.cut("interrupted").map(ToOwned::to_owned);
+    if incomplete.is_some()
+        && !rows.is_empty()
+        && let Err(error) = page::write(&page, &arena.shown(&rows, incomplete))
+    {
+        ended.failure.get_or_insert_with(|| error.to_string());
+    }
+    Ok(Outcome { ended, rows })
 }
 
 impl Settings {
@@ -238,9 +249,9 @@ impl<'a> Arena<'a> {
         self.settings.warm_up_ms + self.settings.measured_ms
     }
 
-    fn shown<'r>(&self, rows: &'r [Row]) -> Shown<'r> {
+    fn shown<'r>(&self, rows: &'r [Row], incomplete: Option<String>) -> Shown<'r> {
         let Settings { devices, capacity_share, .. } = *self.settings;
-        Shown { devices, capacity_share, rows }
+        Shown { devices, capacity_share, rows, incomplete }
     }
 
     async fn measure(

@@ -16,9 +16,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns footnotes to the figures.
+    /// Returns footnotes to the figures, and why some are missing.
     pub fn notes(&self) -> Vec<String> {
-        notes(&self.rows)
+        let cut = self.ended.cut("interrupted").map(cut);
+        cut.into_iter().chain(notes(&self.rows)).collect()
     }
 
     /// Returns what is wrong with the row in which most connections failed, if they are so many that its figures are wrong.
@@ -33,6 +34,11 @@ impl Outcome {
 
 /// The mark of rows at half the speed.
 const SLOWED: &str = " ½";
+
+/// Returns a footnote that says why servers are missing.
+pub(super) fn cut(why: &str) -> String {
+    format!("incomplete: {why}")
+}
 
 /// Returns footnotes to rows.
 pub(super) fn notes(rows: &[Row]) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use rejoin_report::{BAR_STYLE, Bar, Bars, Escaped, Figures, Page, Part, distinct};
 use rejoin_store::NewFile;
 
-use super::outcome::{Row, notes};
+use super::outcome::{Row, cut, notes};
 use crate::Error;
 
 /// The figures that a page shows, and the population that they are of.
@@ -15,6 +15,8 @@ pub(super) struct Shown<'a> {
     pub(super) devices: u64,
     pub(super) capacity_share: f64,
     pub(super) rows: &'a [Row],
+    /// Why servers are missing, if any are.
+    pub(super) incomplete: Option<String>,
 }
 
 /// Writes the page.
@@ -34,7 +36,7 @@ fn html(shown: &Shown<'_>) -> String {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { devices, capacity_share, rows } = self;
+        let Self { devices, capacity_share, rows, incomplete } = self;
         let capacity = rows.first().map_or(0, |row| row.capacity_sessions);
         write!(
             f,
@@ -51,7 +53,7 @@ impl fmt::Display for Shown<'_> {
         self.bars(f, "Connections resumed, in percent", "%", |row| row.hit_after_first_of_run)?;
         self.bars(f, "Server CPU per connection, in µs", "µs", |row| row.server_cpu_us)?;
         f.write_str("</div>\n")?;
-        for note in notes(rows) {
+        for note in incomplete.iter().map(|why| cut(why)).chain(notes(rows)) {
             writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
         let rows: Vec<_> = rows.iter().map(Row::figures).collect();
@@ -128,7 +130,8 @@ mod tests {
         let mut rows = [row("1.3", "lru", 13.2, 261.0), row("1.3", "predictive", 48.3, 356.0)];
         rows[0].slowed = true;
         rows[1].conditions.late_percent = 31.0;
-        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        let page =
+            html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows, incomplete: None });
         assert!(
             page.contains("<td class=\"text\">lru ½<td>13.2")
                 && page.contains("<td class=\"text\">predictive *<td>48.3")
@@ -139,11 +142,32 @@ mod tests {
     }
 
     #[test]
+    fn a_part_says_that_it_is_one() {
+        let rows = [row("1.3", "lru", 13.2, 261.0)];
+        let ended = |failure: Option<&str>| Ended {
+            complete: false,
+            wanted: 2,
+            failure: failure.map(ToOwned::to_owned),
+            ..Ended::complete(1)
+        };
+        for (failure, told) in [(None, "interrupted"), (Some("reset"), "reset")] {
+            let outcome = Outcome { ended: ended(failure), rows: rows.to_vec() };
+            let note = format!("incomplete: {told}");
+            assert_eq!(outcome.notes(), [note.as_str()]);
+            let incomplete = outcome.ended.cut("interrupted").map(ToOwned::to_owned);
+            let page =
+                html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows, incomplete });
+            assert!(page.contains(&format!("incomplete\">{note}</p>")), "{page}");
+        }
+    }
+
+    #[test]
     fn connections_that_failed_are_told() {
         let mut rows = [row("1.3", "lru", 13.2, 261.0), row("1.3", "tickets", 99.0, 256.0)];
         rows[1].client_resumed = 980;
         (rows[1].failed, rows[1].failed_mostly) = (20, Some("timed out".to_owned()));
-        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        let page =
+            html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows, incomplete: None });
         let note = "TLS 1.3 tickets: 20 connections failed, most of them: timed out";
         assert!(page.contains(&format!("incomplete\">{note}</p>")), "{page}");
         let outcome =
@@ -164,7 +188,8 @@ mod tests {
             row("1.3", "none", 0.0, 801.0),
             row("1.3", "predictive", 70.2, 356.0),
         ];
-        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        let page =
+            html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows, incomplete: None });
         assert_eq!((page.matches("<svg").count(), page.matches("<rect").count()), (2, 8), "{page}");
         assert!(page.contains("<title>TLS 1.3 predictive: 70.2 %</title>"), "{page}");
         assert!(page.contains("<title>TLS 1.2 none: 702.0 µs</title>"), "{page}");
@@ -173,7 +198,8 @@ mod tests {
         ));
         assert!(!page.contains("src=") && !page.contains("NaN"), "{page}");
         assert!(!page.contains("incomplete\">"), "{page}");
-        let empty = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &[] });
+        let empty =
+            html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &[], incomplete: None });
         assert!(!empty.contains("NaN"), "{empty}");
     }
 }
