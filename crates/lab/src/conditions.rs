@@ -72,7 +72,7 @@ impl Conditions {
 
     /// Returns a name with a mark if its figures are not to be trusted.
     pub fn marked(&self, name: &str) -> String {
-        if self.kept_up() { name.to_owned() } else { format!("{name} {MARK}") }
+        marked(name, self.kept_up())
     }
 
     /// Returns how far the worst condition is from its bound: above 1 beyond it.
@@ -137,6 +137,11 @@ impl From<Conditions> for Judged {
         let kept_up = conditions.kept_up();
         Self { kept_up, late_percent, left_out_percent, waited_percent, stolen_percent }
     }
+}
+
+/// Returns a name with a mark unless the machine kept up with what it is of.
+pub fn marked(name: &str, kept_up: bool) -> String {
+    if kept_up { name.to_owned() } else { format!("{name} {MARK}") }
 }
 
 /// Doubts with a footnote of their own.

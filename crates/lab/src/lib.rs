@@ -33,6 +33,6 @@ mod server;
 pub mod throughput;
 mod usage;
 
-pub use conditions::Conditions;
+pub use conditions::{Conditions, marked};
 pub use error::Error;
 pub use experiment::{Ended, Step};

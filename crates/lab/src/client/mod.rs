@@ -80,6 +80,8 @@ pub struct Row {
     pub chain: &'static str,
     /// The version of TLS.
     pub tls: &'static str,
+    /// False if the machine did not keep up.
+    pub kept_up: bool,
     /// The path's round trip, in milliseconds.
     pub round_trip_ms: u32,
     /// Programs without Rejoin.
@@ -160,8 +162,13 @@ pub fn measure(
         }
     }
     let mut turns = Turns::new(cells.len());
-    let rows = turns.run(cells, stop, began, |cell, _| row(settings, cell, stop));
-    Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
+    let mut rows = turns.run(cells.clone(), stop, began, |cell, _| row(settings, cell, stop));
+    let ended = turns.ended(rows.is_empty())?;
+    // The first failure ends the loop: rows are of the first cells.
+    for (row, cell) in rows.iter_mut().zip(cells) {
+        row.kept_up = !ended.doubts(cell);
+    }
+    Ok(Outcome { ended, rows })
 }
 
 /// `None` if it was stopped.
@@ -194,6 +201,7 @@ fn row(settings: &Settings, cell: Cell, stop: &AtomicBool) -> Result<Option<Row>
     Ok(Some(Row {
         chain: cell.chain.name(),
         tls: cell.versions.name(),
+        kept_up: true,
         round_trip_ms: cell.round_trip_ms,
         without,
         with,

@@ -223,6 +223,9 @@ pub fn run(
         ));
     }
     let ended = turns.ended(rows.is_empty())?;
+    for row in &mut rows {
+        row.kept_up = !ended.doubts(row.named());
+    }
     match missing.first() {
         Some(missing) if rows.is_empty() && ended.complete => {
             let why = format!("{}: {}", missing.what, missing.why);

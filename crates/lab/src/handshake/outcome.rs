@@ -42,6 +42,8 @@ pub struct Row {
     pub client_certificates: bool,
     /// `full`, `resumed` out of the cache, or `ticket`: resumed by a stateless one.
     pub mode: &'static str,
+    /// False if the machine did not keep up.
+    pub kept_up: bool,
     /// Batches measured.
     pub batches: usize,
     /// Handshakes of all batches.
@@ -106,11 +108,21 @@ impl Row {
             key: suite.key.name(),
             client_certificates: suite.client_certificates,
             mode: mode.name(),
+            kept_up: true,
             batches: batches.len(),
             handshakes: batches.iter().map(|batch| batch.handshakes).sum(),
             server: SideCost::of(batches, |batch| batch.server),
             client: SideCost::of(batches, |batch| batch.client),
         })
+    }
+}
+
+impl Row {
+    /// Returns its combination's name, as the experiment tells it.
+    pub(super) fn named(&self) -> String {
+        let Self { stack, tls, key, client_certificates, mode, .. } = self;
+        let both = if *client_certificates { " both" } else { "" };
+        format!("{stack} TLS {tls} {key}{both} {mode}")
     }
 }
 
@@ -181,6 +193,20 @@ pub(super) mod tests {
         assert_eq!((row.client.cpu_us, row.server.sent_bytes), (600.0, 3_000.0));
         assert_eq!(row.server.user_instructions, Some(3e6));
         assert!((row.server.per_cpu_s * row.server.cpu_us - 1e6).abs() < 1e-3);
+    }
+
+    /// The doubts of an experiment name cells, and rows are marked by them.
+    #[test]
+    fn a_row_has_the_name_of_its_cell() {
+        for client_certificates in [false, true] {
+            let suite =
+                Suite { versions: Versions::Tls12, key: KeyType::P256, client_certificates };
+            let cell = Cell { stack: Stack::OpenSsl, suite, mode: Mode::Ticket, pair: 0 };
+            let side = Side::NOTHING;
+            let batches = vec![Batch { handshakes: 1, server: side, client: side }];
+            let row = Row::of(&(cell, batches)).expect("a batch");
+            assert_eq!(row.named(), cell.to_string());
+        }
     }
 
     #[test]

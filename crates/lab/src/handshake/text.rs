@@ -3,6 +3,7 @@
 use rejoin_trace::grouped;
 
 use super::outcome::{Outcome, Row, SideCost};
+use crate::marked;
 
 /// The table, and what is to be known of it.
 pub fn text(outcome: &Outcome) -> String {
@@ -42,7 +43,7 @@ pub(super) fn cells(outcome: &Outcome, row: &Row) -> Vec<String> {
         row.tls.to_owned(),
         row.key.to_owned(),
         if row.client_certificates { "both" } else { "server" }.to_owned(),
-        row.mode.to_owned(),
+        marked(row.mode, row.kept_up),
         us(row.server),
         us(row.client),
         count(row.server.per_cpu_s),
@@ -91,7 +92,9 @@ mod tests {
         let whole = text(&outcome);
         assert!(whole.contains("300 (150–600)") && whole.contains("3,333"), "{whole}");
         assert!(whole.contains("instructions") && whole.contains("3,000,000"), "{whole}");
-        assert!(!whole.contains("partial"), "{whole}");
+        assert!(!whole.contains("partial") && !whole.contains("full *"), "{whole}");
+        outcome.rows[0].kept_up = false;
+        assert!(text(&outcome).contains("  full *  "), "{}", text(&outcome));
         outcome.ended.complete = false;
         for row in &mut outcome.rows {
             (row.server.user_instructions, row.client.user_instructions) = (None, None);

@@ -162,6 +162,7 @@ mod tests {
         let rows = parsed(text).expect("rows");
         let expected = Row {
             cache: "JSSE, JDK 17.0.1".to_owned(),
+            kept_up: true,
             entries: 20_480,
             lifetime_s: 0,
             ns: 2.5,

@@ -51,6 +51,8 @@ impl Settings {
 pub struct Row {
     /// The cache's name.
     pub cache: String,
+    /// False if the machine did not keep up.
+    pub kept_up: bool,
     /// Sessions in it.
     pub entries: u32,
     /// How long they live, in seconds; 0: for ever.
@@ -71,7 +73,8 @@ impl Row {
         let least_ns = rounds_ns.iter().copied().fold(f64::INFINITY, f64::min);
         let most_ns = rounds_ns.iter().copied().fold(0.0, f64::max);
         let (ns, stored_percent) = (median(rounds_ns), 100.0);
-        Self { cache, entries, lifetime_s, ns, least_ns, most_ns, stored_percent }
+        let kept_up = true;
+        Self { cache, kept_up, entries, lifetime_s, ns, least_ns, most_ns, stored_percent }
     }
 }
 
@@ -132,15 +135,20 @@ pub fn measure(
     let native = cells.into_iter().map(Cell::Native);
     let cells = native.chain(javas.iter().map(|java| Cell::Java(java)));
     let mut turns = Turns::new(cells.clone().count());
-    let rows = turns.run(cells, stop, began, |cell, _| match (cell, &settings.jmh) {
+    let mut rows = turns.run(cells.clone(), stop, began, |cell, _| match (cell, &settings.jmh) {
         (Cell::Java(java), Some(jmh)) => {
             jmh.rows(java, &settings.entries, &settings.lifetimes_s).map(Some)
         }
         (Cell::Native(cell), _) => native_rows(cell, settings.rounds, stop),
         (Cell::Java(_), None) => Ok(None),
     });
-    let rows = rows.concat();
-    Ok(Outcome { ended: turns.ended(rows.is_empty())?, left_out, rows })
+    let ended = turns.ended(rows.concat().is_empty())?;
+    // The first failure ends the loop: rows are of the first cells.
+    for (rows, cell) in rows.iter_mut().zip(cells) {
+        let kept_up = !ended.doubts(cell);
+        rows.iter_mut().for_each(|row| row.kept_up = kept_up);
+    }
+    Ok(Outcome { ended, left_out, rows: rows.concat() })
 }
 
 /// A step of the measurement.

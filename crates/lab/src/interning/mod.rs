@@ -82,6 +82,8 @@ pub struct Taken {
 pub struct Row {
     /// The version: `1.2` or `1.3`.
     pub tls: &'static str,
+    /// False if the machine did not keep up.
+    pub kept_up: bool,
     /// Distinct certificates, each of a client that comes in turn.
     pub certificates: u32,
     /// Bytes of a certificate as DER, the median.
@@ -154,8 +156,8 @@ pub fn measure(
     let mut turns = Turns::new(cells.len());
     let cells = cells.into_iter().enumerate();
     let cells = cells.map(|(at, (versions, number))| Cell(versions, number, at * PARTS));
-    let rows = turns.run(
-        cells,
+    let mut rows = turns.run(
+        cells.clone(),
         stop,
         |_| {},
         |cell, _| {
@@ -168,7 +170,12 @@ pub fn measure(
             site.row(settings.batches, stop, told)
         },
     );
-    Ok(Outcome { ended: turns.ended(rows.is_empty())?, room_bytes, rows })
+    let ended = turns.ended(rows.is_empty())?;
+    // The first failure ends the loop: rows are of the first cells.
+    for (row, cell) in rows.iter_mut().zip(cells) {
+        row.kept_up = !ended.doubts(cell);
+    }
+    Ok(Outcome { ended, room_bytes, rows })
 }
 
 /// Steps of a combination.
@@ -281,6 +288,7 @@ impl<'a> Site<'a> {
         };
         let (each_time, once) = (taken(0), taken(1));
         Ok(Some(Row {
+            kept_up: true,
             tls: self.versions.name(),
             certificates: certificates as u32,
             certificate_bytes: median(sizes) as usize,

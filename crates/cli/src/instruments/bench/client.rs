@@ -95,7 +95,7 @@ fn table(rows: &[Row]) -> String {
             |of: fn(&Costs) -> f64| format!("{:.1} → {:.1}", of(&row.without), of(&row.with));
         let bytes = |costs: &Costs| grouped(costs.bytes.round() as u64);
         vec![
-            row.chain.to_owned(),
+            rejoin_lab::marked(row.chain, row.kept_up),
             row.tls.to_owned(),
             row.round_trip_ms.to_string(),
             both(|costs| costs.wall_ms),

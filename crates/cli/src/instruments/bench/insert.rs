@@ -89,7 +89,7 @@ fn table(rows: &[Row]) -> String {
     };
     let measured = rows.iter().map(|row| {
         let figures = [row.ns, row.least_ns, row.most_ns, row.stored_percent];
-        line(row.cache.clone(), (row.entries, row.lifetime_s), figures)
+        line(rejoin_lab::marked(&row.cache, row.kept_up), (row.entries, row.lifetime_s), figures)
     });
     let is_measured = |entries, lifetime_s| {
         rows.iter().any(|row| (row.entries, row.lifetime_s) == (entries, lifetime_s))

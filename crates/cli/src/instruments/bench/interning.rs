@@ -92,7 +92,7 @@ fn table(rows: &[Row]) -> String {
             vec![
                 row.tls.to_owned(),
                 grouped(u64::from(row.certificates)),
-                decoded.to_owned(),
+                rejoin_lab::marked(decoded, row.kept_up),
                 whole(taken.per_cpu_s),
                 format!("{:.1}", taken.cpu_us),
                 whole(taken.allocated_bytes),
