@@ -37,6 +37,7 @@ pub struct KeyFiles {
     context: Context,
     /// The marks of the keys that were written, in order.
     written: Vec<([u8; NAME_BYTES], KeyState)>,
+    turns: u64,
 }
 
 /// The file for nginx's configuration, in its folder.
@@ -59,7 +60,7 @@ impl KeyFiles {
         if format == Format::Kubernetes && !is_object_name(context.as_str()) {
             return Err(Error::BadObjectName { name: context.as_str().to_owned() });
         }
-        Ok(Self { format, into: absolute, context, written: Vec::new() })
+        Ok(Self { format, into: absolute, context, written: Vec::new(), turns: 0 })
     }
 
     /// Writes the keys for this time. Returns true if any file changed.
@@ -71,7 +72,7 @@ impl KeyFiles {
         if listing.is_empty() {
             return Err(Error::NoKey);
         }
-        let mark = listing.mark();
+        let mark = self.mark(&listing);
         if self.written == mark {
             return Ok(false);
         }
@@ -85,7 +86,42 @@ impl KeyFiles {
             Format::Json => replace(&self.into, &listing.lasting())?,
         };
         self.written = mark;
+        self.turns += 1;
         Ok(changed)
+    }
+
+    /// Counts the sets of keys that [`Self::write`] wrote, or found in the files: another process may have written them first, and
+    /// the server was perhaps not told.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// Makes nginx's folder, unless it is there.
+    ///
+    /// # Errors
+    /// [`Error::Unwritable`].
+    pub fn make_folder(&self) -> Result<(), Error> {
+        if self.format != Format::Nginx {
+            return Ok(());
+        }
+        match DirBuilder::new().mode(0o700).create(&self.into) {
+            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+                Err(Error::Unwritable { path: self.into.clone(), cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what tells the files' content from another. Keys for which the server has no room are not in it.
+    fn mark(&self, listing: &Listing) -> Vec<([u8; NAME_BYTES], KeyState)> {
+        let all = listing.mark();
+        match self.format {
+            Format::Haproxy => {
+                let places = haproxy_places(listing).into_iter().flatten();
+                places.map(|place| (all[place].0, KeyState::Encrypting)).collect()
+            }
+            format => all.into_iter().take(format.most_keys()).collect(),
+        }
     }
 
     /// Returns true if a file that was written is not there any more.
@@ -113,12 +149,7 @@ impl KeyFiles {
 
     fn write_folder(&self, listing: &Listing) -> Result<bool, Error> {
         let unwritable = |cause| Error::Unwritable { path: self.into.clone(), cause };
-        match DirBuilder::new().mode(0o700).create(&self.into) {
-            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
-                return Err(unwritable(cause));
-            }
-            _ => {}
-        }
+        self.make_folder()?;
         let (mut changed, mut list) = (false, String::new());
         for ((key, _), bytes) in listing.iter().zip(listing.bytes()) {
             let path = self.into.join(key_file(key.name()));
@@ -200,15 +231,20 @@ fn is_object_name(name: &str) -> bool {
 /// yet, the one that encrypted last is in its place, too: so HAProxy never lacks one of these while it is given others one
 /// by one.
 pub(crate) fn haproxy_keys(listing: &Listing) -> Vec<Zeroizing<Vec<u8>>> {
-    let (keys, states): (Vec<_>, Vec<_>) =
-        listing.bytes().zip(listing.iter().map(|(_, state)| state)).unzip();
-    let Some(encrypting) = keys.first() else { return Vec::new() };
+    let keys: Vec<_> = listing.bytes().collect();
+    let places = haproxy_places(listing).into_iter().flatten();
+    places.map(|place| keys[place].clone()).collect()
+}
+
+/// Returns the places of HAProxy's three keys in the list, if it has any.
+fn haproxy_places(listing: &Listing) -> Option<[usize; 3]> {
+    let states: Vec<_> = listing.iter().map(|(_, state)| state).collect();
+    let encrypting = (!states.is_empty()).then_some(0)?;
     let last = states.iter().position(|state| *state == KeyState::Opening);
-    let last = last.map_or(encrypting, |at| &keys[at]);
+    let last = last.unwrap_or(encrypting);
     // Of several upcoming keys the last one in this order is the next.
     let next = states.iter().rposition(|state| *state == KeyState::Upcoming);
-    let next = next.map_or(last, |at| &keys[at]);
-    vec![last.clone(), encrypting.clone(), next.clone()]
+    Some([last, encrypting, next.unwrap_or(last)])
 }
 
 /// Encodes HAProxy's keys in base64, one per line.

@@ -256,17 +256,25 @@ impl Exporter {
         }
         let now_s = cluster::now_s()?;
         let ring = self.source.needed()?;
+        self.files.make_folder()?;
+        // It is set before the first file is replaced: the next run tells the server if this one is killed, or fails halfway.
+        let mark = Untold::of(&self.output)?;
+        let was_told = !mark.is_set();
+        mark.set();
         let changed = self.files.write(ring, now_s)?;
         if changed {
             self.tell_of_shortfall();
         }
-        let mark = Untold::of(&self.output)?;
-        if changed || mark.is_set() {
-            mark.set();
+        // A run by hand that tells nobody owes nothing, and pays nothing.
+        let tells = self.then.is_some() || self.push.is_some();
+        if changed || !was_told {
             self.owes_then = true;
             let (then, told) = self.server().tell().await;
             self.then = then;
-            told?;
+            // Another run that found nothing to do may have removed it.
+            told.inspect_err(|_| mark.set())?;
+        }
+        if was_told || tells {
             mark.clear();
         }
         Ok(changed)
@@ -323,16 +331,18 @@ impl Exporter {
         }
     }
 
-    /// Writes the keys. Returns true if they are new, or were gone.
+    /// Writes the keys. Returns true if they are others than before, or were gone, even if another process wrote them: nobody
+    /// knows whether the server was told.
     fn write(&mut self) -> anyhow::Result<bool> {
         self.forget_lost();
         let Some(ring) = self.source.ring() else { return Ok(false) };
+        let before = self.files.turns();
         let changed = self.files.write(ring, cluster::now_s()?)?;
         self.tell_of_shortfall();
         if changed {
             terminal::print(&format!("{}: new keys", self.output.display()));
         }
-        Ok(changed)
+        Ok(self.files.turns() != before)
     }
 
     /// Has files written again that are gone: the server's next reload would fail. Whoever removes them each time does not

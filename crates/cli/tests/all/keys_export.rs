@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use rejoin_testkit::folder::Folder;
 use rejoin_testkit::port::{reserve, wait_until_open};
 use rejoin_testkit::process::{Process, wait_for, wait_until};
 use rejoin_testkit::random::Random;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::REJOIN;
@@ -387,8 +388,8 @@ fn an_exporter_ends_without_the_shell_that_tells_its_server() {
     let id = exporter.process.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its own");
     let shell: i32 = children.trim().parse().expect("one child");
-    let shell = rustix::process::Pid::from_raw(shell).expect("a process");
-    rustix::process::kill_process(shell, rustix::process::Signal::KILL).expect("killed");
+    let shell = Pid::from_raw(shell).expect("a process");
+    kill_process(shell, Signal::KILL).expect("killed");
     let ended = wait_for("the end", || exporter.process.ended());
     let told = exporter.complaints();
     assert!(!ended.success() && told.lines().count() == 1, "{told}");
@@ -438,6 +439,66 @@ fn a_server_that_is_slow_keeps_no_key() {
     fs::write(&goes_on, "").expect("written");
     wait_until("the second turn", || turns() == 2);
     assert_eq!(exporter.complaints(), "");
+}
+
+/// Exports once, with these words more.
+fn export_once(folder: &Folder, words: &[&str]) -> Output {
+    let [option, file] = ring(folder);
+    rejoin(&[&["keys", "export", "--context", "shop"][..], words, &[&option, &file]].concat())
+}
+
+/// A run by hand, or a second instance, may be first. The server must not go on with a key that was revoked.
+#[test]
+fn keys_that_another_run_wrote_are_told_too() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "nginx", "--output", &keys];
+    let follow = [&words[..], &["--then", &then, &option, &file]].concat();
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &follow);
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    wait_until("the first turn", || turns() == 1);
+    let process = Pid::from_raw(exporter.process.id().cast_signed()).expect("a process");
+    kill_process(process, Signal::STOP).expect("stopped");
+    done(&["keys", "rotate", &option, &file]);
+    let told = text(&export_once(&folder, &words).stdout);
+    assert!(told.ends_with("new keys\n"), "{told}");
+    kill_process(process, Signal::CONT).expect("goes on");
+    let begin = Instant::now();
+    wait_until("the second turn", || turns() == 2);
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+/// The list is replaced, and a file that is no longer named cannot be removed.
+#[test]
+fn keys_that_were_written_in_part_are_told_later() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "nginx", "--output", &keys, "--then", &then];
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    let obstacle = Path::new(&keys).join(format!("{}.key", "0".repeat(32)));
+    fs::create_dir_all(&obstacle).expect("made");
+    fs::set_permissions(&keys, PermissionsExt::from_mode(0o700)).expect("set");
+    assert!(!export_once(&folder, &words).status.success());
+    assert!(Path::new(&keys).join("keys.conf").exists() && turns() == 0);
+    fs::remove_dir(&obstacle).expect("there");
+    // By hand, and nobody is told.
+    assert!(export_once(&folder, &words[..4]).status.success());
+    for _ in 0..2 {
+        assert!(export_once(&folder, &words).status.success());
+        assert_eq!(turns(), 1);
+    }
+    let follow = [&words[..], &[&option, &file]].concat();
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &follow);
+    wait_until("the first turn of one that follows", || turns() == 2);
+    fs::create_dir(&obstacle).expect("made");
+    done(&["keys", "rotate", &option, &file]);
+    wait_until("a complaint", || exporter.complaints().contains("cannot write"));
+    fs::remove_dir(&obstacle).expect("there");
+    wait_until("its second turn", || turns() == 3);
 }
 
 /// HAProxy with a runtime socket, and keys from a file.

@@ -148,6 +148,31 @@ fn the_same_keys_are_the_same_file_at_another_time() {
     }
 }
 
+/// A server is told of what it holds, also if another process wrote it first, and not of keys for which it has no room.
+#[test]
+fn the_sets_of_keys_are_counted() {
+    let folder = Folder::new();
+    for format in [Format::Apache, Format::Haproxy, Format::Json] {
+        let into = folder.join(format!("{format:?}"));
+        let [mut one, mut other] = [(); 2].map(|()| {
+            let context = Context::new("shop").expect("a context");
+            KeyFiles::new(format, &into, context).expect("a path")
+        });
+        let mut write = |keys, hour| {
+            let now_s = NOW_S + hour * HOUR_S;
+            let changed = one.write(&ring(keys), now_s).expect("written");
+            assert!(!other.write(&ring(keys), now_s).expect("the same"));
+            assert_eq!(one.turns(), other.turns(), "{format:?}");
+            (changed, one.turns())
+        };
+        assert_eq!(write(3, 24), (true, 1), "{format:?}");
+        assert_eq!(write(3, 24), (false, 1), "{format:?}");
+        assert_eq!(write(3, 25), (true, 2), "{format:?}: another encrypts");
+        let upcoming = if format == Format::Apache { (false, 2) } else { (true, 3) };
+        assert_eq!(write(4, 36), upcoming, "{format:?}");
+    }
+}
+
 /// A file that somebody changed is theirs; one that is gone is the server's end at its next reload.
 #[test]
 fn files_that_are_gone_are_written_again() {
