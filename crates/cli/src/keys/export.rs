@@ -269,10 +269,10 @@ impl Exporter {
         let tells = self.then.is_some() || self.push.is_some();
         if changed || !was_told {
             self.owes_then = true;
-            let (then, told) = self.server().tell().await;
-            self.then = then;
+            let told = self.server().tell().await;
+            self.then = told.then;
             // Another run that found nothing to do may have removed it.
-            told.inspect_err(|_| mark.set())?;
+            told.had.inspect_err(|_| mark.set())?;
         }
         if was_told || tells {
             mark.clear();
@@ -315,10 +315,10 @@ impl Exporter {
                     told.tell(followed.and(written).err());
                 }
                 answer = answer => {
-                    let (then, answer) = answer?;
-                    (telling, self.then) = (None, then);
+                    let answer: Answer = answer?;
+                    (telling, self.then, self.owes_then) = (None, answer.then, answer.owes_then);
                     self.check_shell()?;
-                    self.note_answer(answer, is_news);
+                    self.note_answer(answer.had, is_news);
                 }
             }
             let is_to_repeat = self.again.is_some_and(|time| time <= Instant::now());
@@ -385,7 +385,6 @@ impl Exporter {
                         "{output}: the server had other keys, and has these now"
                     ));
                 }
-                self.owes_then = false;
                 // A reload reads the file early. Until the new process takes over, the socket is still the old one's.
                 self.again = self.push.is_some().then_some(again);
             }
@@ -483,24 +482,42 @@ enum Had {
     These,
 }
 
+/// The end of telling a server of new keys.
+struct Answer {
+    /// The shell, for the next time.
+    then: Option<Then>,
+    /// True if `--then` was due, and has not succeeded.
+    owes_then: bool,
+    had: anyhow::Result<Had>,
+}
+
 impl Server {
-    /// Gives HAProxy the keys, and runs `--then` if that is due. Returns that for the next time.
-    async fn tell(mut self) -> (Option<Then>, anyhow::Result<Had>) {
-        let told = self.try_to_tell().await;
-        (self.then, told)
+    /// Gives HAProxy the keys, and runs `--then` if that is due. Neither waits for the other's success: a reload reads the
+    /// files, whatever the runtime socket says.
+    async fn tell(self) -> Answer {
+        let Self { push, output, context, mut then, runs_then } = self;
+        let pushed = Self::push(push, &output, &context).await;
+        let ran = match then.as_mut().filter(|_| runs_then) {
+            Some(then) => then.run().await,
+            None => Ok(()),
+        };
+        let owes_then = ran.is_err();
+        let had = match (pushed, ran) {
+            (Err(pushed), Err(ran)) => {
+                Err(anyhow::anyhow!("{}; {}", terminal::chain(&pushed), terminal::chain(&ran)))
+            }
+            (pushed, ran) => ran.and(pushed),
+        };
+        Answer { then, owes_then, had }
     }
 
-    async fn try_to_tell(&mut self) -> anyhow::Result<Had> {
-        let mut had = Had::These;
-        if let Some((socket, ring)) = &self.push {
-            let now_s = cluster::now_s()?;
-            if haproxy::push(socket, &self.output, ring, &self.context, now_s).await? {
-                had = Had::Others;
-            }
-        }
-        if let Some(then) = self.then.as_mut().filter(|_| self.runs_then) {
-            then.run().await?;
-        }
-        Ok(had)
+    async fn push(
+        push: Option<(PathBuf, KeyRing)>,
+        output: &Path,
+        context: &Context,
+    ) -> anyhow::Result<Had> {
+        let Some((socket, ring)) = push else { return Ok(Had::These) };
+        let had_others = haproxy::push(&socket, output, &ring, context, cluster::now_s()?).await?;
+        Ok(if had_others { Had::Others } else { Had::These })
     }
 }

@@ -501,6 +501,29 @@ fn keys_that_were_written_in_part_are_told_later() {
     wait_until("its second turn", || turns() == 3);
 }
 
+/// A reload reads the files, whatever HAProxy's socket says. Half a minute of the exporter lasts half a second.
+#[test]
+fn a_socket_that_is_gone_keeps_no_server_from_its_reload() {
+    let folder = Folder::new();
+    let [keys, nobody, turns] = ["keys", "nobody", "turns"].map(|name| folder.file(name));
+    let then = format!("echo >>{turns}");
+    let words = ["--format", "haproxy", "--output", &keys, "--push", &nobody, "--then", &then];
+    let turns = || fs::read(&turns).unwrap_or_default().len();
+    let once = export_once(&folder, &words);
+    let told = text(&once.stderr);
+    assert!(once.status.code() == Some(1) && told.contains("nobody"), "{told}");
+    assert_eq!(turns(), 1);
+    let Some(clock) = Clock::faster(60) else {
+        return eprintln!("skipped: faketime is not installed");
+    };
+    let [option, file] = ring(&folder);
+    let exporter = Exporter::start(&clock, &folder, &[&words[..], &[&option, &file]].concat());
+    wait_until("the first turn", || turns() == 2);
+    wait_until("a complaint", || exporter.complaints().contains("nobody"));
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(turns(), 2, "what has succeeded is not repeated");
+}
+
 /// HAProxy with a runtime socket, and keys from a file.
 struct Haproxy {
     process: Process,
