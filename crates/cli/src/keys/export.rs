@@ -290,7 +290,8 @@ impl Exporter {
     /// Writes the keys every second, until the cache is gone. The server is told meanwhile, for as long as that takes: a key that was revoked leaves
     /// the files at once, and a cluster's ring must be read.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
-        let (mut look, mut told, mut is_ready) = (every(Self::LOOK_EVERY), Told::default(), false);
+        let (mut look, mut is_ready) = (every(Self::LOOK_EVERY), false);
+        let [mut told_of_ring, mut told_of_files] = [(); 2].map(|()| Told::default());
         // At first nobody knows what the server has taken: an earlier exporter may have ended before it did.
         let (mut telling, mut is_due, mut is_news) = (None, true, false);
         loop {
@@ -312,7 +313,8 @@ impl Exporter {
                         is_ready = true;
                     }
                     is_due |= *written.as_ref().unwrap_or(&false);
-                    told.tell(followed.and(written).err());
+                    told_of_ring.tell(followed.err());
+                    told_of_files.tell(written.err());
                 }
                 answer = answer => {
                     let answer: Answer = answer?;

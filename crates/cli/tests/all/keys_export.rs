@@ -524,6 +524,26 @@ fn a_socket_that_is_gone_keeps_no_server_from_its_reload() {
     assert_eq!(turns(), 2, "what has succeeded is not repeated");
 }
 
+/// The second is no less a reason for a server to have old keys.
+#[test]
+fn two_faults_are_said_in_two_lines() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let theirs = folder.join("theirs");
+    fs::create_dir(&theirs).expect("made");
+    let mode = |mode| fs::set_permissions(&theirs, PermissionsExt::from_mode(mode)).expect("set");
+    mode(0o700);
+    let keys = theirs.join("keys").display().to_string();
+    let words = ["--format", "json", "--output", &keys, &option, &file];
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    wait_until("the file", || Path::new(&keys).exists());
+    fs::write(&file, "no ring").expect("written");
+    wait_until("the ring's fault", || exporter.complaints().contains("remove it, or name another"));
+    mode(0o777);
+    fs::remove_file(&keys).expect("there");
+    wait_until("the folder's fault", || exporter.complaints().contains("mode 777"));
+}
+
 /// HAProxy with a runtime socket, and keys from a file.
 struct Haproxy {
     process: Process,
