@@ -128,6 +128,10 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
     let wrong = |error: rejoin_outlet::Error| anyhow::Error::new(Misuse(error.to_string()));
     let context = Context::new(context).map_err(|error| Misuse(format!("--context: {error}")))?;
     let runtime = cluster::runtime()?;
+    if json && *follow {
+        let line = "--json is for a single run: what follows prints a line for each change";
+        return Err(Misuse(line.to_owned()).into());
+    }
     if push.is_some() && *format != Target::Files(Format::Haproxy) {
         return Err(Misuse("--push is for --format haproxy".to_owned()).into());
     }

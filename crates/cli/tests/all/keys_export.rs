@@ -544,6 +544,16 @@ fn two_faults_are_said_in_two_lines() {
     wait_until("the folder's fault", || exporter.complaints().contains("mode 777"));
 }
 
+#[test]
+fn one_that_follows_prints_no_json() {
+    let folder = Folder::new();
+    let output = folder.file("keys");
+    let told =
+        export_once(&folder, &["--format", "raw80", "--output", &output, "--follow", "--json"]);
+    assert_eq!(told.status.code(), Some(2), "{}", text(&told.stderr));
+    assert!(text(&told.stderr).contains("--json"));
+}
+
 /// HAProxy with a runtime socket, and keys from a file.
 struct Haproxy {
     process: Process,
