@@ -1,6 +1,6 @@
 //! The schedule of ticket keys, as several commands take it.
 
-use rejoin_tickets::Schedule;
+use rejoin_tickets::{Reschedule, Schedule};
 
 use crate::arguments::Misuse;
 use crate::units::Time;
@@ -17,19 +17,16 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Returns the schedule, if any of it is given.
-    pub(crate) fn schedule(&self) -> Result<Option<Schedule>, Misuse> {
-        let Self { rotate_every, ticket_lifetime } = self;
-        if rotate_every.is_none() && ticket_lifetime.is_none() {
-            return Ok(None);
+    /// Returns what is given. The rest stays the ring's own.
+    pub(crate) fn change(&self) -> Result<Reschedule, Misuse> {
+        let seconds = |given: Option<Time>| given.map(|time| time.ms / 1_000);
+        let [rotate_every_s, lifetime_s] = [self.rotate_every, self.ticket_lifetime].map(seconds);
+        let change = Reschedule::new(rotate_every_s, lifetime_s);
+        // One alone may fit the ring's own figures where it does not fit the usual ones.
+        if rotate_every_s.is_some() && lifetime_s.is_some() {
+            let refused = |error| Misuse(format!("--rotate-every, --ticket-lifetime: {error}"));
+            change.of(&Schedule::default()).map_err(refused)?;
         }
-        let usual = Schedule::default();
-        let seconds = |given: &Option<Time>, usual_s| given.map_or(usual_s, |time| time.ms / 1_000);
-        let rotate_every_s = seconds(rotate_every, usual.rotate_every_s());
-        let lifetime_s = seconds(ticket_lifetime, usual.ticket_lifetime_s());
-        let schedule = Schedule::with_usual_lead(rotate_every_s, lifetime_s);
-        schedule
-            .map(Some)
-            .map_err(|error| Misuse(format!("--rotate-every, --ticket-lifetime: {error}")))
+        Ok(change)
     }
 }

@@ -121,9 +121,9 @@ fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)
     };
     let store = Arc::new(store?);
     let watch = Watch::until_lost(&store);
-    let (schedule, now_s) = (turns.schedule()?, cluster::now_s()?);
-    let keys =
-        SharedKeys::open(Arc::clone(&store), schedule, key_file.as_deref(), now_s, complain)?;
+    let (change, now_s) = (turns.change()?, cluster::now_s()?);
+    let file = key_file.as_deref();
+    let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, file, now_s, complain)?;
     Ok((store, watch, keys))
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rejoin_tickets::{KeyId, KeyRing, KeySource, SECRET_BYTES, Schedule, TicketEvent};
+use rejoin_tickets::{KeyId, KeyRing, KeySource, Reschedule, SECRET_BYTES, Schedule, TicketEvent};
 use zeroize::Zeroizing;
 
 use crate::key_file::{KeyFile, Page};
@@ -51,6 +51,22 @@ impl SharedKeys {
         now_s: u64,
         complain: fn(&Error),
     ) -> Result<Self, Error> {
+        let change = schedule.map(Reschedule::from).unwrap_or_default();
+        Self::open_rescheduled(store, change, file, now_s, complain)
+    }
+
+    /// Opens the keys of the cache as [`Self::open`] does. From now on they change by the figures that are given, and for the rest by
+    /// the schedule that they have.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`], and figures that do not fit the others.
+    pub fn open_rescheduled(
+        store: Arc<Store>,
+        change: Reschedule,
+        file: Option<&Path>,
+        now_s: u64,
+        complain: fn(&Error),
+    ) -> Result<Self, Error> {
         if store.mailbox().is_some() {
             return Ok(Self::following(store, None, complain));
         }
@@ -60,7 +76,7 @@ impl SharedKeys {
             if let Some(kept) = kept.filter(|_| is_empty(ring, now_s)) {
                 *ring = kept;
             }
-            schedule.into_iter().for_each(|schedule| ring.reschedule(schedule));
+            ring.reschedule(change.of(ring.schedule())?);
             rotate_if_due(ring, now_s).map(|()| *ring.schedule())
         })??;
         let mut keys = Self::following(store, file, complain);

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rejoin_tickets::{KeyId, KeyRing, Schedule};
+use rejoin_tickets::{KeyId, KeyRing, Reschedule, Schedule};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, openat};
 use rustix::io::Errno;
 
@@ -22,30 +23,53 @@ use crate::{Error, Objection};
 pub struct RingFile {
     path: PathBuf,
     file: KeyFile,
-    schedule: Option<Schedule>,
+    change: Reschedule,
+    /// True once the change is in the ring. Whoever changes the schedule after that is not overruled: two that follow one ring
+    /// would change it back and forth.
+    is_rescheduled: AtomicBool,
 }
 
 impl RingFile {
     const ATTEMPTS: u32 = 20;
     const PAUSE: Duration = Duration::from_millis(50);
 
-    /// Names the file. Keys that are made from now on follow `schedule`, or else the ring's own. Nothing is read yet.
+    /// Names the file. Keys that are made from the first look on follow `schedule`, or else the ring's own, until another process
+    /// changes that. Nothing is read yet.
     pub fn new(path: &Path, schedule: Option<Schedule>) -> Self {
-        Self { path: path.into(), file: KeyFile::new(path), schedule }
+        Self::rescheduled(path, schedule.map(Reschedule::from).unwrap_or_default())
+    }
+
+    /// Names the file as [`Self::new`] does, with a change of some figures of its schedule.
+    pub fn rescheduled(path: &Path, change: Reschedule) -> Self {
+        let is_rescheduled = AtomicBool::new(false);
+        Self { path: path.into(), file: KeyFile::new(path), change, is_rescheduled }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the ring as it is, or `None` if there is no file. Nothing is written.
+    ///
+    /// # Errors
+    /// The file or its folder is open to others, holds something else, or cannot be read.
+    pub fn read(&self) -> Result<Option<KeyRing>, Error> {
+        self.file.read()
     }
 
     /// Returns the ring. Makes the next key first if it is due, and the file if there is none.
     ///
     /// # Errors
-    /// The file or its folder is open to others, holds something else, or cannot be read or written; another process
-    /// has it locked for a second.
+    /// Those of [`Self::read`]; the file cannot be written; another process has it locked for a second; the figures of
+    /// [`Self::rescheduled`] do not fit the ring's.
     pub fn look(&self, now_s: u64) -> Result<KeyRing, Error> {
-        let is_settled = |ring: &KeyRing| {
-            let scheduled = self.schedule.is_none_or(|schedule| *ring.schedule() == schedule);
-            scheduled && !ring.due(now_s)
-        };
-        if let Some(ring) = self.file.read()?.filter(is_settled) {
-            return Ok(ring);
+        if let Some(ring) = self.file.read()? {
+            let is_settled = *ring.schedule() == self.schedule_of(&ring)?;
+            if is_settled && !ring.due(now_s) {
+                self.is_rescheduled.store(true, Ordering::Relaxed);
+                return Ok(ring);
+            }
         }
         self.change(|ring| rotate_if_due(ring, now_s).map(|()| ring.clone()))
     }
@@ -68,15 +92,28 @@ impl RingFile {
 
     fn change<T>(&self, change: impl FnOnce(&mut KeyRing) -> Result<T, Error>) -> Result<T, Error> {
         let _lock = self.lock()?;
-        let default = || KeyRing::new(self.schedule.unwrap_or_default());
-        let mut ring = self.file.read()?.unwrap_or_else(default);
-        self.schedule.into_iter().for_each(|schedule| ring.reschedule(schedule));
+        let mut ring = match self.file.read()? {
+            Some(mut ring) => {
+                ring.reschedule(self.schedule_of(&ring)?);
+                ring
+            }
+            None => KeyRing::new(self.change.of(&Schedule::default())?),
+        };
         let result = change(&mut ring)?;
         self.file.write(|page| {
             ring.to_page(page);
             Ok(())
         })?;
+        self.is_rescheduled.store(true, Ordering::Relaxed);
         Ok(result)
+    }
+
+    /// Returns the schedule that a ring is to have: its own, once it was changed.
+    fn schedule_of(&self, ring: &KeyRing) -> Result<Schedule, Error> {
+        match self.is_rescheduled.load(Ordering::Relaxed) {
+            true => Ok(*ring.schedule()),
+            false => Ok(self.change.of(ring.schedule())?),
+        }
     }
 
     /// Locks the file beside the ring, for as long as the result lives.

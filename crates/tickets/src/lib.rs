@@ -43,7 +43,7 @@ pub use once_a_second::OnceASecond;
 pub use page::PAGE_BYTES;
 pub use ring::{KeyRing, KeyStatus};
 pub use schedule::{
-    CLOCK_TOLERANCE_S, CLOCKS_APART_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule,
+    CLOCK_TOLERANCE_S, CLOCKS_APART_S, KeyState, LONGEST_TICKET_LIFETIME_S, Reschedule, Schedule,
 };
 pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer, Unopened};
 pub use seconds::{NoTime, Seconds};

@@ -111,6 +111,48 @@ impl Schedule {
     }
 }
 
+/// A change of a ring's schedule: the figures that are given. The others stay the ring's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reschedule {
+    rotate_every_s: Option<u64>,
+    ticket_lifetime_s: Option<u64>,
+    lead_s: Option<u64>,
+}
+
+impl Reschedule {
+    /// Changes these figures. A turn of another length has the usual lead.
+    pub fn new(rotate_every_s: Option<u64>, ticket_lifetime_s: Option<u64>) -> Self {
+        Self { rotate_every_s, ticket_lifetime_s, lead_s: None }
+    }
+
+    /// Returns the schedule with the change.
+    ///
+    /// # Errors
+    /// Those of [`Schedule::new`].
+    pub fn of(&self, schedule: &Schedule) -> Result<Schedule, Error> {
+        let rotate_every_s = self.rotate_every_s.unwrap_or(schedule.rotate_every_s);
+        let lifetime_s = self.ticket_lifetime_s.unwrap_or(schedule.ticket_lifetime_s);
+        match self.lead_s {
+            Some(lead_s) => Schedule::new(rotate_every_s, lifetime_s, lead_s),
+            None if rotate_every_s == schedule.rotate_every_s => {
+                Schedule::new(rotate_every_s, lifetime_s, schedule.lead_s)
+            }
+            None => Schedule::with_usual_lead(rotate_every_s, lifetime_s),
+        }
+    }
+}
+
+impl From<Schedule> for Reschedule {
+    fn from(schedule: Schedule) -> Self {
+        let Schedule { rotate_every_s, ticket_lifetime_s, lead_s } = schedule;
+        Self {
+            rotate_every_s: Some(rotate_every_s),
+            ticket_lifetime_s: Some(ticket_lifetime_s),
+            lead_s: Some(lead_s),
+        }
+    }
+}
+
 impl Default for Schedule {
     fn default() -> Self {
         Self { rotate_every_s: 12 * HOUR_S, ticket_lifetime_s: 24 * HOUR_S, lead_s: HOUR_S }

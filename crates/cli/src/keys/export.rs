@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use rejoin_cluster::without_numbers;
 use rejoin_outlet::{Context, Format, KeyFiles, Peers, Sds, haproxy};
 use rejoin_store::{CacheName, OwnFolder};
-use rejoin_tickets::{KeyRing, Schedule};
+use rejoin_tickets::{KeyRing, Reschedule, Schedule};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat, unlinkat};
 use serde_json::json;
 use tokio::net::UnixListener;
@@ -104,21 +104,21 @@ impl Arguments {
     }
 
     fn source(&self, from: &From<'_>) -> anyhow::Result<Source> {
-        let schedule = self.turns.schedule()?;
+        let change = self.turns.change()?;
         let accepts_older = self.accept_older_ring;
         if accepts_older && !matches!(from, From::Cluster(_)) {
             return Err(Misuse("--accept-older-ring is for --cluster".to_owned()).into());
         }
         match from {
-            From::Cluster(_) if schedule.is_some() => {
+            From::Cluster(_) if change != Reschedule::default() => {
                 let line = "the cluster's settings have its schedule: leave out --rotate-every and --ticket-lifetime";
                 Err(Misuse(line.to_owned()).into())
             }
             From::Cluster(settings) => {
                 Source::of_cluster(settings, self.follow, accepts_older, self.user.as_deref())
             }
-            From::Cache(folder, name) => Source::of_cache(folder, name, schedule),
-            From::File(file) => Ok(Source::of_file(file, schedule)),
+            From::Cache(folder, name) => Source::of_cache(folder, name, change),
+            From::File(file) => Source::of_file(file, change),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use rejoin_cluster::{Answer, ClusterKeys, Error, Followed, KeyFile, SiteKeys, Sites};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
-use rejoin_tickets::{KeyRing, KeySource, Schedule};
+use rejoin_tickets::{KeyRing, KeySource, Reschedule, Schedule};
 
 use crate::watch::Watch;
 use crate::{cluster, terminal};
@@ -59,18 +59,26 @@ impl Source {
     pub(super) fn of_cache(
         folder: &Path,
         name: &CacheName,
-        schedule: Option<Schedule>,
+        change: Reschedule,
     ) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(folder, name, None)?);
         let watch = Watch::until_lost(&store);
-        let keys =
-            SharedKeys::open(Arc::clone(&store), schedule, None, cluster::now_s()?, complain)?;
+        let now_s = cluster::now_s()?;
+        let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, None, now_s, complain)?;
         Ok(Self::Cache { store, watch, keys, ring: None })
     }
 
     /// Names a file's ring, which is made if there is none.
-    pub(super) fn of_file(file: &Path, schedule: Option<Schedule>) -> Self {
-        Self::File { file: RingFile::new(file, schedule), ring: None }
+    ///
+    /// # Errors
+    /// The change does not fit the ring's schedule. A file that cannot be read is told at the first look.
+    pub(super) fn of_file(file: &Path, change: Reschedule) -> anyhow::Result<Self> {
+        let file = RingFile::rescheduled(file, change);
+        if let Ok(there) = file.read() {
+            let schedule = there.map_or_else(Schedule::default, |ring| *ring.schedule());
+            change.of(&schedule).context("--rotate-every, --ticket-lifetime")?;
+        }
+        Ok(Self::File { file, ring: None })
     }
 
     /// Must be called before each look of a follower, which ends if it fails: it would go on alone, and make keys that nobody

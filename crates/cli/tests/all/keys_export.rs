@@ -554,6 +554,33 @@ fn one_that_follows_prints_no_json() {
     assert!(text(&told.stderr).contains("--json"));
 }
 
+/// The other option is the ring's own: tickets that clients have must stay good for as long as they were told.
+#[test]
+fn one_option_of_the_schedule_leaves_the_other() {
+    let (shared, folder) = (Shared::with_keys("turns"), Folder::new());
+    let [option, file] = ring(&folder);
+    for (at, source) in
+        [&[&*shared.name.to_string()][..], &[&option, &file]].into_iter().enumerate()
+    {
+        let lifetime_s = |name: &str, turns: &[&str]| {
+            let output = folder.file(&format!("{name}{at}"));
+            let words = ["--format", "json", "--context", "shop", "--output", &output];
+            done(&[&["keys", "export"][..], source, &words, turns].concat());
+            let written: Value =
+                serde_json::from_slice(&fs::read(output).expect("written")).expect("JSON");
+            written["ticket_lifetime_s"].as_u64().expect("a number")
+        };
+        let both = ["--rotate-every", "24h", "--ticket-lifetime", "7d"];
+        assert_eq!(lifetime_s("both", &both), 7 * 24 * 3_600);
+        assert_eq!(lifetime_s("one", &["--rotate-every", "20h"]), 7 * 24 * 3_600);
+        let words = ["--format", "json", "--context", "shop", "--output", &folder.file("refused")];
+        let refused =
+            rejoin(&[&["keys", "export"][..], source, &words, &["--rotate-every", "1h"]].concat());
+        let told = text(&refused.stderr);
+        assert!(!refused.status.success() && told.contains("rotate less often"), "{told}");
+    }
+}
+
 /// HAProxy with a runtime socket, and keys from a file.
 struct Haproxy {
     process: Process,

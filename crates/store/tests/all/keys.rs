@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{Error, Objection, RingFile, SharedKeys, Store};
 use rejoin_testkit::folder::Folder;
-use rejoin_tickets::{KeyId, KeyRing, KeySource, Schedule, TicketEvent};
+use rejoin_tickets::{KeyId, KeyRing, KeySource, Reschedule, Schedule, TicketEvent};
 
 use crate::name;
 
@@ -257,6 +257,34 @@ fn what_root_writes_stays_the_users() {
     chown(&path, Some(0), None).expect("root");
     ring.rotate(NOW_S).expect("another key");
     assert_eq!(owner("ring"), 0);
+}
+
+/// The last one that begins decides. Two that follow would otherwise write the file for ever.
+#[test]
+fn a_schedule_is_given_to_a_ring_file_once() {
+    let folder = crate::folder();
+    let path = inner(&folder).join("ring");
+    let schedules = [HOUR_S, 2 * HOUR_S];
+    let schedules = schedules.map(|turn_s| Schedule::new(turn_s, HOUR_S, 60).expect("a schedule"));
+    let [one, other] = schedules.map(|schedule| RingFile::new(&path, Some(schedule)));
+    let look = |file: &RingFile| *file.look(NOW_S).expect("a ring").schedule();
+    assert_eq!([look(&one), look(&other)], schedules);
+    let written = || fs::metadata(&path).expect("there").ino();
+    let before = written();
+    for file in [&one, &other, &one] {
+        assert_eq!(look(file), schedules[1]);
+    }
+    assert_eq!(written(), before, "nobody writes it again");
+    // One figure leaves the other.
+    let change = Reschedule::new(None, Some(2 * HOUR_S));
+    let ring = RingFile::rescheduled(&path, change).look(NOW_S).expect("a ring");
+    let expected = Schedule::new(2 * HOUR_S, 2 * HOUR_S, 60).expect("a schedule");
+    assert_eq!(*ring.schedule(), expected);
+    let too_short = Reschedule::new(None, Some(100 * HOUR_S));
+    RingFile::rescheduled(&path, too_short).look(NOW_S).expect_err("too many keys");
+    // A ring that is made anew follows the operator's word, too.
+    fs::remove_file(&path).expect("there");
+    assert_eq!(look(&one), schedules[0]);
 }
 
 #[test]
