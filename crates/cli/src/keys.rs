@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         (_, _, name) => Err(one_ring(name.as_ref()).into()),
     };
     match action {
-        Action::List { name } => list(&keys(name.clone())?.ring(now_s)?, now_s, *json),
+        Action::List { name } => list(&keys(name.clone())?.shown(now_s)?, now_s, *json),
         Action::Rotate { name } => rotate(&mut keys(name.clone())?, now_s, *json),
         Action::Retire { words } => {
             let (key, name) = words.split_last().expect("at least one word");
@@ -185,6 +185,12 @@ impl Keys {
                 ring.context(NO_KEYS)
             }
         }
+    }
+
+    /// Returns the ring without a change: a file that cannot be written can be shown.
+    fn shown(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {
+        let Self::File(path, file) = self else { return self.ring(now_s) };
+        file.read()?.with_context(|| format!("there is no file {}", path.display()))
     }
 
     fn rotate(&mut self, now_s: u64) -> anyhow::Result<KeyId> {

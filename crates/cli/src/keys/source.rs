@@ -125,7 +125,16 @@ impl Source {
                 keys.keep();
                 *ring = newer.or_else(|| ring.take());
             }
-            Self::File { file, ring } => *ring = Some(file.look(now_s)?),
+            Self::File { file, ring } => {
+                let looked = file.look(now_s);
+                // A file that cannot be written can perhaps be read, and its keys are good for longer.
+                let newest = match &looked {
+                    Ok(newest) => Some(newest.clone()),
+                    Err(_) => file.read().ok().flatten(),
+                };
+                *ring = newest.or_else(|| ring.take());
+                looked?;
+            }
         }
         Ok(())
     }

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rejoin_cache::{Capacity, Settings};
-use rejoin_store::{CacheName, Store};
+use rejoin_store::{CacheName, RingFile, Store};
 use rejoin_testkit::certificates::Pair;
 use rejoin_testkit::clock::Clock;
 use rejoin_testkit::folder::Folder;
@@ -552,6 +552,36 @@ fn one_that_follows_prints_no_json() {
         export_once(&folder, &["--format", "raw80", "--output", &output, "--follow", "--json"]);
     assert_eq!(told.status.code(), Some(2), "{}", text(&told.stderr));
     assert!(text(&told.stderr).contains("--json"));
+}
+
+/// A key is due, and nothing can be written where the ring is. The keys before it are good for longer.
+#[test]
+fn a_ring_that_cannot_be_written_is_exported() {
+    const HOUR_S: u64 = 3_600;
+    let folder = Folder::new();
+    let fixed = Folder::below(folder.path());
+    fs::set_permissions(fixed.path(), PermissionsExt::from_mode(0o700)).expect("set");
+    let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    let path = fixed.join("ring");
+    RingFile::new(&path, None).look(now_s - 13 * HOUR_S).expect("made");
+    let in_fixed = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
+        command.args(["--map-root-user", "--mount", "sh", "-c", script]);
+        command.arg(fixed.path()).args(words);
+        command.stdin(Stdio::null()).output().expect("unshare")
+    };
+    if !in_fixed(&["true"]).status.success() {
+        return eprintln!("skipped: nothing can be mounted here");
+    }
+    let (ring, output) = (path.display().to_string(), folder.file("keys"));
+    let words = ["keys", "export", "--context", "shop", "--format", "json", "--output", &output];
+    let export = in_fixed(&[&[REJOIN][..], &words, &["--ring", &ring]].concat());
+    let told = text(&export.stderr);
+    assert!(export.status.success() && told.contains("Read-only"), "{told}");
+    assert_eq!(listed(Path::new(&output)).map(|keys| keys.len()), Some(1));
+    let list = in_fixed(&[REJOIN, "keys", "list", "--ring", &ring, "--json"]);
+    assert!(list.status.success(), "{}", text(&list.stderr));
 }
 
 /// The other option is the ring's own: tickets that clients have must stay good for as long as they were told.
