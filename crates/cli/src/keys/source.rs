@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::Context;
 use rejoin_cluster::{Answer, ClusterKeys, Error, Followed, KeyFile, SiteKeys, Sites};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
-use rejoin_tickets::{KeyRing, KeySource, Reschedule, Schedule};
+use rejoin_tickets::{KeyRing, KeySource, KeyState, Reschedule, Schedule};
 
+use crate::units::time;
 use crate::watch::Watch;
 use crate::{cluster, terminal};
 
@@ -132,6 +133,9 @@ impl Source {
                     Ok(newest) => Some(newest.clone()),
                     Err(_) => file.read().ok().flatten(),
                 };
+                if let (Some(last), Some(newest)) = (&*ring, &newest) {
+                    tell_of_change(file.path(), last, newest, now_s);
+                }
                 *ring = newest.or_else(|| ring.take());
                 looked?;
             }
@@ -167,6 +171,26 @@ fn tell_of_clock(apart_s: Option<i64>, were_apart: &mut bool) {
         )),
         (None, true) => terminal::print("the clock is right again"),
         _ => {}
+    }
+}
+
+/// Says what others have done to a ring in a file that its servers' operator may not expect. A ring that was removed is not put
+/// back: its keys may be the reason.
+fn tell_of_change(path: &Path, last: &KeyRing, newest: &KeyRing, now_s: u64) {
+    let path = path.display();
+    let mut alive = last.list(now_s).filter(|key| key.state != KeyState::Expired).peekable();
+    let is_there = |id| newest.list(now_s).any(|key| key.id == id);
+    if alive.peek().is_some() && !alive.any(|key| is_there(key.id)) {
+        terminal::complain(&format!(
+            "{path}: none of its keys is left, because the file was removed or replaced, or because all were retired; a new one is \
+             used, and tickets of before become full handshakes"
+        ));
+    } else if last.schedule() != newest.schedule() {
+        let [turn, lifetime] = [Schedule::rotate_every_s, Schedule::ticket_lifetime_s]
+            .map(|figure| time(figure(newest.schedule())));
+        terminal::complain(&format!(
+            "{path}: another process has changed its schedule: keys turn every {turn}, and tickets live for {lifetime}"
+        ));
     }
 }
 

@@ -584,6 +584,23 @@ fn a_ring_that_cannot_be_written_is_exported() {
     assert!(list.status.success(), "{}", text(&list.stderr));
 }
 
+/// Tickets of the old ring are lost. Whoever removed it may have wanted that, or not.
+#[test]
+fn a_ring_that_was_removed_is_missed() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let keys = folder.file("keys");
+    let words = ["--format", "json", "--output", &keys, &option, &file];
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    wait_until("the keys", || listed(Path::new(&keys)).is_some());
+    let before = listed(Path::new(&keys));
+    fs::remove_file(&file).expect("there");
+    wait_until("other keys", || listed(Path::new(&keys)) != before);
+    let told = exporter.complaints();
+    let parts = [&*file, "removed", "full handshakes"];
+    assert!(told.lines().count() == 1 && parts.iter().all(|part| told.contains(part)), "{told}");
+}
+
 /// The other option is the ring's own: tickets that clients have must stay good for as long as they were told.
 #[test]
 fn one_option_of_the_schedule_leaves_the_other() {
