@@ -128,7 +128,7 @@ fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)
 }
 
 /// Listens on a socket that nobody else listens on.
-pub(crate) fn bound(path: &Path, mode: u32) -> anyhow::Result<(Listener, std::fs::File)> {
+fn bound(path: &Path, mode: u32) -> anyhow::Result<(Listener, std::fs::File)> {
     use rejoin_manager::Error;
     rejoin_manager::listen(path, mode).map_err(|error| match error {
         Error::Taken { path } => anyhow::anyhow!(
@@ -140,7 +140,7 @@ pub(crate) fn bound(path: &Path, mode: u32) -> anyhow::Result<(Listener, std::fs
 }
 
 /// Listens on a socket for this user, and for others if some are allowed: the kernel tells who connects.
-fn listen(
+pub(crate) fn listen(
     path: &Path,
     user: Option<&str>,
     for_others: bool,

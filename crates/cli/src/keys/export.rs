@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::source::Source;
 use crate::arguments::{Choice, Misuse, one_of};
 use crate::schedule::Turns;
-use crate::share::bound;
+use crate::share::listen;
 use crate::{cluster, process, terminal};
 use then::Then;
 
@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// Switch to this user once all files are read; only --then keeps the rights to signal a server
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    /// A user whose Envoy gets keys by envoy-sds, beside root's and --user's; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow: Vec<String>,
     /// Accept the ring of ticket keys in Valkey, even if this machine has seen a newer one
     #[arg(long)]
     accept_older_ring: bool,
@@ -124,7 +127,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow::Result<()> {
-    let Arguments { format, output, context, then, push, follow, user, .. } = arguments;
+    let Arguments { format, output, context, then, push, follow, user, allow, .. } = arguments;
     let wrong = |error: rejoin_outlet::Error| anyhow::Error::new(Misuse(error.to_string()));
     let context = Context::new(context).map_err(|error| Misuse(format!("--context: {error}")))?;
     let runtime = cluster::runtime()?;
@@ -139,10 +142,17 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         if !*follow || then.is_some() {
             return Err(Misuse("envoy-sds needs --follow, and takes no --then".to_owned()).into());
         }
-        let open = || Ok((arguments.source(from)?, bound(output, 0o660)?));
+        let users = allow.iter().chain(user).map(|name| process::uid(name));
+        let peers = Peers::new(users.collect::<anyhow::Result<Vec<_>>>()?);
+        let listen = || listen(output, user.as_deref(), !allow.is_empty());
+        let open = || Ok((arguments.source(from)?, listen()?));
         let (source, (listener, _lock)) = process::confined(user.as_deref(), open)?;
-        return runtime.block_on(serve_envoy(source, listener, output));
+        return runtime.block_on(serve_envoy(source, listener, output, peers));
     };
+    if !allow.is_empty() {
+        let line = "--allow is for --format envoy-sds: files are the owner's alone";
+        return Err(Misuse(line.to_owned()).into());
+    }
     let files = KeyFiles::new(format, output, context.clone()).map_err(wrong)?;
     let in_runtime = runtime.enter();
     let then = then.as_deref().map(Then::start).transpose()?;
@@ -179,6 +189,7 @@ async fn serve_envoy(
     mut source: Source,
     listener: std::os::unix::net::UnixListener,
     socket: &Path,
+    peers: Peers,
 ) -> anyhow::Result<()> {
     let (rings, followed) = watch::channel(None);
     let listener = UnixListener::from_std(listener)?;
@@ -199,7 +210,7 @@ async fn serve_envoy(
         }
     };
     tokio::select! {
-        served = service.serve(listener, socket, Peers::new([])) => Ok(served?),
+        served = service.serve(listener, socket, peers) => Ok(served?),
         lost = follow => lost,
         () = terminal::interrupted() => Ok(()),
     }

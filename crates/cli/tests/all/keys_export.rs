@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -582,6 +582,31 @@ fn a_ring_that_cannot_be_written_is_exported() {
     assert_eq!(listed(Path::new(&output)).map(|keys| keys.len()), Some(1));
     let list = in_fixed(&[REJOIN, "keys", "list", "--ring", &ring, "--json"]);
     assert!(list.status.success(), "{}", text(&list.stderr));
+}
+
+/// Envoy has a user of its own, and so has the exporter.
+#[test]
+fn envoys_socket_is_for_those_who_need_it() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root");
+    }
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    for (allow, mode) in [(&[][..], 0o660), (&["--allow", "nobody"][..], 0o666)] {
+        let socket = folder.join(format!("socket-{mode:o}"));
+        let output = socket.display().to_string();
+        let words = ["--format", "envoy-sds", "--output", &output, "--user", "nobody"];
+        let words = [&words[..], allow, &[&option, &file]].concat();
+        let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+        let found = || fs::symlink_metadata(&socket).ok().map(|found| (found.uid(), found.mode()));
+        let is_theirs = || found().is_some_and(|(user, found)| user != 0 && found & 0o777 == mode);
+        wait_until("the socket", is_theirs);
+        drop(exporter);
+    }
+    let output = folder.file("raw");
+    let told =
+        export_once(&folder, &["--format", "raw80", "--output", &output, "--allow", "nobody"]);
+    assert_eq!(told.status.code(), Some(2), "{}", text(&told.stderr));
 }
 
 /// Tickets of the old ring are lost. Whoever removed it may have wanted that, or not.
