@@ -76,7 +76,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runtime(2)?.block_on(async {
         let (rings, followed) = watch::channel(None);
         let listener = UnixListener::from_std(listener)?;
-        let share = Share::new(Arc::clone(&store), followed.clone(), peers.clone());
+        let share = Share::new(Arc::clone(&store), followed.clone(), peers.clone())
+            .complaining(terminal::complain);
         let sds_served = async {
             let Some((listener, _)) = &envoy else { return std::future::pending().await };
             let listener = UnixListener::from_std(listener.try_clone()?)?;

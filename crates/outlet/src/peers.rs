@@ -13,20 +13,46 @@ impl Peers {
         Self([0, geteuid().as_raw()].into_iter().chain(allowed).collect())
     }
 
-    /// Waits for the next connection of one of them. Others' are closed. The kernel says whose it is.
-    pub(crate) async fn accept(&self, listener: &UnixListener) -> UnixStream {
+    fn allows(&self, stream: &UnixStream) -> bool {
+        stream.peer_cred().is_ok_and(|peer| self.0.contains(&peer.uid()))
+    }
+}
+
+/// A socket at which these users are let in.
+pub(crate) struct Door<'a> {
+    listener: &'a UnixListener,
+    peers: &'a Peers,
+    complain: fn(&str),
+    /// True once it was said that nobody can be let in, until somebody is.
+    is_stuck: bool,
+}
+
+impl<'a> Door<'a> {
+    pub(crate) fn new(listener: &'a UnixListener, peers: &'a Peers, complain: fn(&str)) -> Self {
+        Self { listener, peers, complain, is_stuck: false }
+    }
+
+    /// Waits for the next connection of one of the users. Others' are closed. The kernel says whose it is.
+    pub(crate) async fn next(&mut self) -> UnixStream {
         /// The pause while the process has no descriptor to spare.
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) if self.allows(&stream) => return stream,
-                Ok(_) => {}
-                Err(_) => tokio::time::sleep(PAUSE).await,
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    self.is_stuck = false;
+                    if self.peers.allows(&stream) {
+                        return stream;
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut self.is_stuck, true) {
+                        (self.complain)(&format!(
+                            "no server can connect to the socket: {error}; those that are connected go on"
+                        ));
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
         }
-    }
-
-    fn allows(&self, stream: &UnixStream) -> bool {
-        stream.peer_cred().is_ok_and(|peer| self.0.contains(&peer.uid()))
     }
 }

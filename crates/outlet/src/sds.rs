@@ -2,15 +2,17 @@
 //!
 //! A secret's name is the context of its keys. Each stream gets them anew whenever they change.
 
+mod place;
 mod proto;
 
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::Poll;
 
 use prost::Message;
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -19,10 +21,12 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::listing::Listing;
+use crate::peers::Door;
 use crate::rings::{every_second, now_s};
 use crate::{Context, Error, Peers, Rings};
+use place::Placed;
 use proto::{Any, DataSource, DiscoveryRequest, DiscoveryResponse, Secret, SessionTicketKeys};
-use rejoin_tickets::ServerKeyForm;
+use rejoin_tickets::{KeyId, KeyState, ServerKeyForm};
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -40,7 +44,11 @@ const MOST_NAMES: usize = 64;
 type Answers = ReceiverStream<Result<DiscoveryResponse, Status>>;
 
 impl Sds {
-    /// Serves the ring that is followed. `complain` is told when Envoy rejects keys.
+    /// The most connections at a time. More are closed at once.
+    pub const MOST_CONNECTIONS: usize = 256;
+
+    /// Serves the ring that is followed. `complain` is told when Envoy rejects keys, and when no more connections are taken,
+    /// once until that is over.
     pub fn new(rings: Rings, complain: fn(&str)) -> Self {
         Self { rings, complain }
     }
@@ -56,8 +64,25 @@ impl Sds {
         peers: Peers,
     ) -> Result<(), Error> {
         let (accepted, incoming) = mpsc::channel(1);
+        let complain = self.complain;
         let accept = async {
-            while accepted.send(Ok::<_, Infallible>(peers.accept(&listener).await)).await.is_ok() {}
+            let (room, mut was_full) = (Arc::new(Semaphore::new(Self::MOST_CONNECTIONS)), false);
+            let mut door = Door::new(&listener, &peers, complain);
+            loop {
+                let stream = door.next().await;
+                let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+                    if !std::mem::replace(&mut was_full, true) {
+                        complain(&full(socket));
+                    }
+                    continue;
+                };
+                // One that comes and goes is no news each time.
+                was_full &= room.available_permits() < Self::MOST_CONNECTIONS / 2;
+                let placed = Placed { stream, _place: place };
+                if accepted.send(Ok::<_, Infallible>(placed)).await.is_err() {
+                    return;
+                }
+            }
         };
         let server = tonic::transport::Server::builder()
             .max_concurrent_streams(Some(MOST_NAMES as u32))
@@ -70,6 +95,14 @@ impl Sds {
             }),
         }
     }
+}
+
+fn full(socket: &Path) -> String {
+    format!(
+        "{}: {} connections are open, and more are closed at once: end those that ask for nothing",
+        socket.display(),
+        Sds::MOST_CONNECTIONS
+    )
 }
 
 impl Service<http::Request<Body>> for Sds {
@@ -104,8 +137,7 @@ impl StreamingService<DiscoveryRequest> for Sds {
     fn call(&mut self, request: Request<Streaming<DiscoveryRequest>>) -> Self::Future {
         let (answers, stream) = mpsc::channel(1);
         let Self { rings, complain } = self.clone();
-        let subscription =
-            Subscription { rings, complain, names: Vec::new(), sent: Vec::new(), nonce: 0 };
+        let subscription = Subscription::new(rings, complain);
         tokio::spawn(subscription.serve(request.into_inner(), answers));
         Box::pin(std::future::ready(Ok(Response::new(ReceiverStream::new(stream)))))
     }
@@ -116,11 +148,18 @@ struct Subscription {
     rings: Rings,
     complain: fn(&str),
     names: Vec<Context>,
+    /// The ring's keys at the last look.
+    seen: Vec<(KeyId, KeyState)>,
     sent: Vec<u8>,
     nonce: u64,
 }
 
 impl Subscription {
+    fn new(rings: Rings, complain: fn(&str)) -> Self {
+        let (names, seen, sent) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rings, complain, names, seen, sent, nonce: 0 }
+    }
+
     async fn serve(
         mut self,
         mut requests: Streaming<DiscoveryRequest>,
@@ -161,7 +200,7 @@ impl Subscription {
         let names: Result<Vec<_>, _> = names.collect();
         let names = names.map_err(|error| Status::invalid_argument(error.to_string()))?;
         if names != self.names {
-            (self.names, self.sent) = (names, Vec::new());
+            (self.names, self.seen, self.sent) = (names, Vec::new(), Vec::new());
         }
         Ok(())
     }
@@ -170,6 +209,12 @@ impl Subscription {
     fn answer(&mut self) -> Option<DiscoveryResponse> {
         let ring = self.rings.borrow_and_update().clone()?;
         let now_s = now_s();
+        // Each look would derive all keys of all names otherwise.
+        let seen: Vec<_> = ring.list(now_s).map(|key| (key.id, key.state)).collect();
+        if seen == self.seen {
+            return None;
+        }
+        self.seen = seen;
         let list = |context| Listing::of(&ring, context, ServerKeyForm::Raw80, now_s);
         let listings: Vec<_> = self.names.iter().map(list).collect();
         if listings.is_empty() || listings.iter().any(Listing::is_empty) {
@@ -197,4 +242,38 @@ fn resource(name: &Context, keys: &Listing) -> Any {
     let keys = Some(SessionTicketKeys { keys: keys.collect() });
     let secret = Secret { name: name.as_str().to_owned(), session_ticket_keys: keys };
     Any { type_url: TYPE.to_owned(), value: secret.encode_to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rejoin_tickets::{KeyRing, Schedule};
+
+    use super::*;
+
+    #[test]
+    fn keys_are_sent_when_they_or_the_names_change() {
+        let mut ring = KeyRing::new(Schedule::default());
+        let first = ring.rotate(now_s(), &mut [1; 32]).expect("a key");
+        let (rings, followed) = tokio::sync::watch::channel(Some(Arc::new(ring.clone())));
+        let mut stream = Subscription::new(followed, |_| {});
+        let mut sent = |names: &[&str]| {
+            let resource_names = names.iter().map(|name| (*name).to_owned()).collect();
+            let request = DiscoveryRequest { resource_names, ..DiscoveryRequest::default() };
+            stream.ask(&request).expect("taken");
+            stream.answer().map(|answer| answer.resources.len())
+        };
+        assert_eq!(sent(&[]), None);
+        assert_eq!([sent(&["shop"]), sent(&["shop"])], [Some(1), None]);
+        assert_eq!([sent(&["shop", "other"]), sent(&["shop", "other"])], [Some(2), None]);
+        rings.send_replace(Some(Arc::new(ring.clone())));
+        assert_eq!(sent(&["shop", "other"]), None, "another copy of the same ring");
+        ring.rotate(now_s(), &mut [2; 32]).expect("a key");
+        rings.send_replace(Some(Arc::new(ring.clone())));
+        assert_eq!([sent(&["shop", "other"]), sent(&["shop", "other"])], [Some(2), None]);
+        assert!(ring.retire(&first));
+        rings.send_replace(Some(Arc::new(ring)));
+        assert_eq!([sent(&["shop", "other"]), sent(&["shop", "other"])], [Some(2), None]);
+    }
 }

@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::peers::Door;
 use crate::{Peers, Rings};
 use messages::{First, Refusal};
 
@@ -23,6 +24,7 @@ pub struct Share {
     store: Arc<Store>,
     rings: Rings,
     peers: Peers,
+    complain: fn(&str),
 }
 
 impl Share {
@@ -33,14 +35,21 @@ impl Share {
 
     /// Shares a cache, and the ring that is followed, with these users.
     pub fn new(store: Arc<Store>, rings: Rings, peers: Peers) -> Self {
-        Self { store, rings, peers }
+        Self { store, rings, peers, complain: |_| {} }
+    }
+
+    /// Sets the listener for the system's refusal to let more programs connect. It is told once until it is over.
+    #[must_use]
+    pub fn complaining(self, complain: fn(&str)) -> Self {
+        Self { complain, ..self }
     }
 
     /// Serves connections for ever.
     pub async fn serve(self, listener: UnixListener) -> std::convert::Infallible {
         let (share, room) = (Arc::new(self), Arc::new(Semaphore::new(Self::MOST_CONNECTIONS)));
+        let mut door = Door::new(&listener, &share.peers, share.complain);
         loop {
-            let mut stream = share.peers.accept(&listener).await;
+            let mut stream = door.next().await;
             let (share, permit) = (Arc::clone(&share), Arc::clone(&room).try_acquire_owned());
             tokio::spawn(async move {
                 let Ok(_permit) = permit else {

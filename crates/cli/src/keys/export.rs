@@ -146,6 +146,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         let peers = Peers::new(users.collect::<anyhow::Result<Vec<_>>>()?);
         let listen = || listen(output, user.as_deref(), !allow.is_empty());
         let open = || Ok((arguments.source(from)?, listen()?));
+        terminal::raise_descriptor_limit();
         let (source, (listener, _lock)) = process::confined(user.as_deref(), open)?;
         return runtime.block_on(serve_envoy(source, listener, output, peers));
     };

@@ -2,4 +2,5 @@
 
 mod files;
 mod rings;
+mod sds;
 mod share;
