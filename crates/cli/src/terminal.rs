@@ -1,8 +1,10 @@
 //! Output on the terminal, progress bars, and Ctrl-C.
 
+use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,26 +51,20 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Completes at Ctrl-C, at SIGTERM, or when the terminal is closed (SIGHUP). The latter is not heard by a program that is
-/// to outlive its terminal, as under nohup.
-pub(crate) async fn interrupted() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
+/// Completes at Ctrl-C, at SIGTERM, or when the terminal is closed (SIGHUP). They are heard from the call on, which needs a
+/// runtime. The latter is not heard by a program that is to outlive its terminal, as under nohup.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     // Where nothing tells, the signal ends the program as it would.
     let hears = std::fs::read_to_string("/proc/self/status").is_ok_and(|told| hears_hangup(&told));
-    let mut hangup = hears.then(|| signal(SignalKind::hangup()).ok()).flatten();
-    let closed = async {
-        match &mut hangup {
-            Some(hangup) => hangup.recv().await,
-            None => std::future::pending().await,
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()].into_iter();
+    let kinds = kinds.chain(hears.then(SignalKind::hangup));
+    let mut signals: Vec<_> = kinds.filter_map(|kind| signal(kind).ok()).collect();
+    poll_fn(move |context| {
+        match signals.iter_mut().any(|heard| heard.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-        _ = closed => {}
-    }
+    })
 }
 
 /// Returns true if a process with this status (`proc_pid_status(5)`) does not ignore SIGHUP, which is the lowest bit.

@@ -48,8 +48,13 @@ pub(crate) fn watched<T>(
     let runtime = crate::runtime(1)?;
     let stop = Arc::<AtomicBool>::default();
     let told = Arc::clone(&stop);
+    // It is heard before anything is made that is to be tidied up.
+    let interrupted = {
+        let _entered = runtime.enter();
+        interrupted()
+    };
     runtime.spawn(async move {
-        interrupted().await;
+        interrupted.await;
         told.store(true, Ordering::Relaxed);
     });
     let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
