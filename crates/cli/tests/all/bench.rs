@@ -215,8 +215,10 @@ fn programs_are_measured_without_the_users_own_manager() {
 fn comparing() -> (std::process::Child, PathBuf) {
     let library = rejoin_testkit::shipped::library("librejoin.so").display().to_string();
     let words = "bench client --json --programs 10000 --round-trip-ms 0 --chain p-256 --tls 1.3";
-    let mut bench = Command::new(REJOIN);
-    bench.args(words.split(' ')).args(["--library", &library]);
+    // Under nohup this test ignores the terminal's end, and so would its child.
+    let mut bench = Command::new("env");
+    bench.args(["--default-signal=HUP", REJOIN]).args(words.split(' '));
+    bench.args(["--library", &library]);
     let child = start(&mut bench);
     let folder = std::env::temp_dir().join(format!("rejoin-client-{}", child.id()));
     let socket = folder.join("m.sock");
