@@ -53,7 +53,9 @@ impl Decider {
     /// Returns this process's part at the end of the patience.
     pub(crate) fn part(&mut self, requested: Option<&Requested>) -> Part {
         if self.process == forks() {
-            return Part::Decides;
+            // What this process decides it forgets at once: so a child has read, and goes on with the connection.
+            let is_another = requested.is_some_and(|it| is_marked(it).unwrap_or(false));
+            return if is_another { Part::Nothing } else { Part::Decides };
         }
         self.looks = self.looks.saturating_sub(1);
         match requested {
@@ -74,7 +76,12 @@ pub(crate) fn decide(requested: &Requested) {
 }
 
 fn is_decided(requested: &Requested) -> bool {
-    fcntl_getfl(requested).map_or(true, |flags| flags.contains(OFlags::APPEND))
+    is_marked(requested).unwrap_or(true)
+}
+
+/// Returns true if a process has decided. `None`: it cannot be known.
+fn is_marked(requested: &Requested) -> Option<bool> {
+    fcntl_getfl(requested).ok().map(|flags| flags.contains(OFlags::APPEND))
 }
 
 /// Returns true if no other process has the lock, and this one has it now.

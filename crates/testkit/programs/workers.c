@@ -2,7 +2,8 @@
  *
  * PORT, AUTHORITY: of the server. HOW: what the child does. "waits": it waits for something else, after the end of
  * patience. "frees": it frees what it has inherited of the connection. "goes-on": it goes on with the connection, and
- * the parent ends at once. */
+ * the parent ends at once. "is-waited-for": the same, and the parent keeps the socket and waits, after the end of
+ * patience, too. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
@@ -62,7 +63,8 @@ int main(int count, char **words)
     ssl = SSL_new(context);
     SSL_set_fd(ssl, plain);
     SSL_set_tlsext_host_name(ssl, "localhost");
-    int done = SSL_connect(ssl), goes_on = strcmp(words[3], "goes-on") == 0;
+    int done = SSL_connect(ssl), is_waited_for = strcmp(words[3], "is-waited-for") == 0;
+    int goes_on = is_waited_for || strcmp(words[3], "goes-on") == 0;
     pid_t child = fork();
     if (child == 0) {
         if (goes_on) {
@@ -77,6 +79,10 @@ int main(int count, char **words)
             SSL_free(ssl);
         }
         _exit(0);
+    }
+    if (is_waited_for) {
+        while (waitpid(child, NULL, WNOHANG) == 0)
+            poll(NULL, 0, 100);
     }
     if (goes_on)
         _exit(0);

@@ -94,6 +94,7 @@ fn a_child_may_go_on_with_the_connection() {
         return eprintln!("skipped: there is no C compiler");
     };
     assert_eq!(told.matches(": through the manager: ").count(), servers.len(), "{told}");
+    works(&world, &servers, "is-waited-for").expect("it was compiled before");
     let manager = world.managed.child.as_ref().expect("it runs");
     manager.signal(Signal::STOP);
     let told = works(&world, &servers, "goes-on").expect("it was compiled before");
