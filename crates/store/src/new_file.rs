@@ -17,7 +17,7 @@ use crate::random::random_number;
 ///
 /// Its temporary name cannot be guessed, and the file is always new: neither a file nor a link that another user put
 /// there is opened. If it is dropped unfinished, it is removed. If the process is killed, the next one that replaces the same
-/// target removes it, because it may hold secrets that were wiped since.
+/// target by [`Self::within`] removes it, because it may hold secrets that were wiped since.
 #[derive(Debug)]
 pub struct NewFile {
     directory: OwnedFd,
@@ -38,16 +38,21 @@ impl NewFile {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = folder.unwrap_or_else(|| Path::new("."));
         let directory = rustix::fs::open(folder, flags, Mode::empty())?;
-        Self::within(directory, target.file_name().ok_or(Errno::ISDIR)?, mode)
+        // Others' are left alone: such a file may stay open for hours before it is written.
+        Self::made(directory, target.file_name().ok_or(Errno::ISDIR)?, mode)
     }
 
     /// Creates the temporary file in an open folder, for a target there. Removes those that others have left unfinished a
-    /// minute ago or longer.
+    /// minute ago or longer, so that it is for files that are written at once.
     ///
     /// # Errors
     /// Those of [`Self::beside`].
     pub fn within(directory: OwnedFd, target: &OsStr, mode: u32) -> io::Result<Self> {
         remove_unfinished(directory.as_fd(), target);
+        Self::made(directory, target, mode)
+    }
+
+    fn made(directory: OwnedFd, target: &OsStr, mode: u32) -> io::Result<Self> {
         let number = random_number().map_err(io::Error::other)?;
         let mut temporary = OsString::from(".");
         temporary.push(target);
@@ -167,7 +172,11 @@ mod tests {
         ];
         stays.into_iter().for_each(|(name, age_s)| plant(name, age_s));
         plant(".ring.0123456789abcdef.part", 90);
-        let new = NewFile::beside(&folder.join("ring"), 0o600).expect("a file");
+        let beside = NewFile::beside(&folder.join("ring"), 0o600).expect("a file");
+        drop(beside);
+        assert!(folder.join(".ring.0123456789abcdef.part").exists(), "somebody may still write it");
+        let at = File::open(&folder).expect("a folder");
+        let new = NewFile::within(at.into(), OsStr::new("ring"), 0o600).expect("a file");
         new.finish().expect("replaced");
         let entries = std::fs::read_dir(&folder).expect("a folder");
         let names = entries.map(|entry| entry.expect("an entry").file_name());

@@ -287,8 +287,10 @@ impl Exporter {
             self.owes_then = true;
             let told = self.server().tell().await;
             self.then = told.then;
-            // Another run that found nothing to do may have removed it.
-            told.had.inspect_err(|_| mark.set())?;
+            // A reload has read the files, and is not run again for a socket that does not answer. Else it is set again: another
+            // run that found nothing to do may have removed it.
+            let has_read = self.then.is_some() && !told.owes_then;
+            told.had.inspect_err(|_| if has_read { mark.clear() } else { mark.set() })?;
         }
         if was_told || tells {
             mark.clear();
