@@ -55,6 +55,8 @@ pub(super) enum Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Given {
     Something,
+    /// Nothing new: the client keeps the session that it resumed.
+    Kept,
     Nothing,
     /// Tickets of TLS 1.3.
     Encrypted,
@@ -195,6 +197,14 @@ impl Given {
             return Self::Encrypted;
         }
         let gave_ticket = handshake.ticket_issued;
+        if handshake.cls == Class::Resumed {
+            // Its session ID was there before, or was made up by the client (RFC 5077, 3.4).
+            return match gave_ticket {
+                Some(true) => Self::Something,
+                Some(false) => Self::Kept,
+                None => Self::Unknown,
+            };
+        }
         let gave_id = handshake.issued_sid_len.map(|length| length > 0);
         match (gave_ticket, gave_id) {
             (Some(true), _) | (_, Some(true)) => Self::Something,

@@ -219,7 +219,8 @@ fn origins(uses: &Uses) -> HashMap<u32, u32> {
 /// A client address, a name, and a protocol.
 type Visitor = (u32, Target, Protocol);
 
-/// The first and the last handshake of a visitor so far, and of each of its applications.
+/// The first and the last handshake of a visitor so far, and of each of its applications. A resumption after which the
+/// client keeps its session is not the last one where an earlier handshake gave it something, with its lifetime.
 #[derive(Default)]
 struct Before {
     visits: Option<[u32; 2]>,
@@ -229,9 +230,17 @@ struct Before {
 }
 
 impl Before {
-    fn add(&mut self, at: u32, application: u32) {
-        self.visits.get_or_insert([at; 2])[1] = at;
-        self.by_application.entry(application).or_insert([at; 2])[1] = at;
+    fn add(&mut self, at: u32, uses: &Uses) {
+        let used = uses.get(at);
+        let follow = |[_, last]: &mut [u32; 2]| {
+            let is_kept = used.visit.given == Given::Kept
+                && matches!(uses.get(*last).visit.given, Given::Something | Given::Kept);
+            if !is_kept {
+                *last = at;
+            }
+        };
+        follow(self.visits.get_or_insert([at; 2]));
+        follow(self.by_application.entry(used.ids.application).or_insert([at; 2]));
     }
 
     fn of(&self, application: u32) -> Option<[u32; 2]> {
@@ -259,7 +268,7 @@ impl Found<'_> {
                 causes[*at as usize] = used.is_full.then(|| self.cause(*at, &used, &before));
                 // Those without a time come first.
                 match used.has_time {
-                    true => before.add(*at, used.ids.application),
+                    true => before.add(*at, uses),
                     false => before.has_timeless = true,
                 }
             }
@@ -297,7 +306,7 @@ impl Found<'_> {
         match before.visit.given {
             Given::Nothing => Cause::NothingGiven,
             _ if before.visit.states_lifetime && is_over => Cause::LifetimeOver,
-            Given::Something => Cause::NotOffered,
+            Given::Something | Given::Kept => Cause::NotOffered,
             Given::Encrypted => Cause::CameBack,
             Given::Unknown => Cause::Unknown,
         }

@@ -128,6 +128,38 @@ fn what_was_not_offered_has_its_cause() {
     assert_eq!(causes(&[first(1, A), doubtful]), [(Cause::Unknown, 1)]);
 }
 
+/// A server need not give a new ticket where it takes one: the client keeps what it has, with its lifetime.
+#[test]
+fn a_resumption_without_a_new_ticket_leaves_the_client_what_it_had() {
+    let kept = |second| Handshake {
+        ticket_issued: Some(false),
+        issued_ticket_len: None,
+        issued_ticket_hash: None,
+        issued_ticket_lifetime_s: None,
+        ..resumed(second, A, 1)
+    };
+    let echoed = |second| Handshake { issued_sid_len: Some(32), ..kept(second) };
+    let hidden = |second| Handshake { ticket_issued: None, ..echoed(second) };
+    let none = Handshake { cls: Class::Full, method: None, ..kept(3) };
+    let cases = [
+        (vec![first(1, A), kept(5), first(40, A)], Cause::LifetimeOver),
+        (vec![first(1, A), echoed(5), first(40, A)], Cause::LifetimeOver),
+        (vec![first(1, A), kept(5), first(15, A)], Cause::NotOffered),
+        (vec![first(1, A), kept(5), kept(6), first(40, A)], Cause::LifetimeOver),
+        // What was given lies before the captures, or in a hole, and so does its lifetime.
+        (vec![kept(5), first(9, A)], Cause::NotOffered),
+        (vec![first(1, A), hidden(5), first(40, A)], Cause::Unknown),
+        // A new ticket has a lifetime of its own.
+        (vec![first(1, A), resumed(15, A, 1), first(30, A)], Cause::NotOffered),
+    ];
+    for (handshakes, cause) in cases {
+        assert_eq!(causes(&handshakes), [(cause, 1)]);
+    }
+    // A session that the client had besides.
+    let found = causes(&[first(1, A), none, kept(5), first(9, A)]);
+    assert!(found.contains(&(Cause::NotOffered, 1)), "{found:?}");
+}
+
 #[test]
 fn another_application_may_have_had_the_session() {
     let found = not_resumed(&[("mail", vec![first(1, A)]), ("news", vec![first(9, A)])]);
