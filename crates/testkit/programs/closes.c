@@ -3,16 +3,15 @@
  *
  * PORT: of a server that says nothing. FORKS: 1 if a child does it. LOOKS: 1 if the manager's decision is looked for
  * before. FREES: 1 if the connection is freed, 0 if the process waits for something else. */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "client.h"
 
 enum { FILES = 40 };
 
@@ -40,18 +39,11 @@ int main(int count, char **words)
 {
     if (count != 5)
         return 2;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int forks = atoi(words[2]), looks = atoi(words[3]), frees = atoi(words[4]);
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-    int plain = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(plain, (struct sockaddr *)&address, sizeof address) != 0)
-        return 3;
+    SSL_CTX *context = trusting(NULL);
+    int plain = connected_to(words[1]);
     fcntl(plain, F_SETFL, O_NONBLOCK);
-    ssl = SSL_new(context);
-    SSL_set_fd(ssl, plain);
-    SSL_set_tlsext_host_name(ssl, "localhost");
+    ssl = over(plain, context);
     int done = SSL_connect(ssl);
     if (looks) {
         usleep(300 * 1000);

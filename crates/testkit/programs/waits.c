@@ -1,32 +1,23 @@
 /* Connects with a non-blocking socket, and waits for it by epoll_pwait2. Prints whether it is connected after ten
  * seconds. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
+
+#include "client.h"
 
 int main(int count, char **words)
 {
     if (count != 3)
         return 2;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_load_verify_locations(context, words[2], NULL);
-    int plain = socket(AF_INET, SOCK_STREAM, 0), instance = epoll_create1(0);
-    if (connect(plain, (struct sockaddr *)&address, sizeof address) != 0)
-        return 3;
+    SSL_CTX *context = trusting(words[2]);
+    int plain = connected_to(words[1]), instance = epoll_create1(0);
     fcntl(plain, F_SETFL, O_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET | EPOLLRDHUP};
     epoll_ctl(instance, EPOLL_CTL_ADD, plain, &event);
-    SSL *ssl = SSL_new(context);
-    SSL_set_fd(ssl, plain);
-    SSL_set_tlsext_host_name(ssl, "localhost");
+    SSL *ssl = over(plain, context);
     int done;
     while ((done = SSL_connect(ssl)) != 1) {
         struct timespec longest = {.tv_sec = 10};

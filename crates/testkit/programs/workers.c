@@ -4,16 +4,15 @@
  * patience. "frees": it frees what it has inherited of the connection. "goes-on": it goes on with the connection, and
  * the parent ends at once. "is-waited-for": the same, and the parent keeps the socket and waits, after the end of
  * patience, too. */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "client.h"
 
 static SSL *ssl;
 static int plain;
@@ -51,18 +50,10 @@ int main(int count, char **words)
 {
     if (count != 4)
         return 2;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(words[1]))};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-    SSL_CTX_load_verify_locations(context, words[2], NULL);
-    plain = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(plain, (struct sockaddr *)&address, sizeof address) != 0)
-        return 3;
+    SSL_CTX *context = trusting(words[2]);
+    plain = connected_to(words[1]);
     fcntl(plain, F_SETFL, O_NONBLOCK);
-    ssl = SSL_new(context);
-    SSL_set_fd(ssl, plain);
-    SSL_set_tlsext_host_name(ssl, "localhost");
+    ssl = over(plain, context);
     int done = SSL_connect(ssl), is_waited_for = strcmp(words[3], "is-waited-for") == 0;
     int goes_on = is_waited_for || strcmp(words[3], "goes-on") == 0;
     pid_t child = fork();
