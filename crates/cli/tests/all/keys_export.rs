@@ -513,6 +513,12 @@ fn a_socket_that_is_gone_keeps_no_server_from_its_reload() {
     let told = text(&once.stderr);
     assert!(once.status.code() == Some(1) && told.contains("nobody"), "{told}");
     assert_eq!(turns(), 1);
+    let again = export_once(&folder, &words);
+    assert_eq!(
+        (again.status.code(), turns()),
+        (Some(0), 1),
+        "nothing changed, and it was reloaded"
+    );
     let Some(clock) = Clock::faster(60) else {
         return eprintln!("skipped: faketime is not installed");
     };
