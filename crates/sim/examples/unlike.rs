@@ -1,10 +1,10 @@
 //! Policies on traces that are unlike each other: the table of docs/prediction.md.
 //!
 //! ```sh
-//! cargo run --release -p rejoin-sim --example unlike -- [--carried] [--only NAME] [BLOCK_IO.oracleGeneral.bin...]
+//! cargo run --release -p rejoin-sim --example unlike -- [--carried] [--after HOURS] [--only NAME] [BLOCK_IO.oracleGeneral.bin...]
 //! ```
 //!
-//! With `--carried` clients carry their history, as in the ids of TLS 1.3.
+//! With `--carried` clients carry their history, as in the ids of TLS 1.3. With `--after` requests count from then on.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
@@ -287,6 +287,12 @@ fn main() {
         all => (false, all),
     };
     let server = Server { history_carried: carried, ..Server::default() };
+    let (after_ms, arguments) = match arguments {
+        [flag, hours, rest @ ..] if flag == "--after" => {
+            (hours.parse::<u64>().expect("hours") * 3_600_000, rest)
+        }
+        all => (0, all),
+    };
     let (only, files) = match arguments {
         [flag, name, files @ ..] if flag == "--only" => (name.as_str(), files),
         files => ("", files),
@@ -309,14 +315,14 @@ fn main() {
             returns_in_ms: None,
         };
         let events: Vec<Event> = made.into_iter().map(event).collect();
-        play(name, &events, &server, 0.5, [&mut cells, &mut short]);
+        play(name, &events, (&server, after_ms), 0.5, [&mut cells, &mut short]);
     }
     for file in files {
         let bytes = std::fs::read(file).expect("a trace");
         let events = rejoin_trace::open(file, &bytes[..]).expect("a trace");
         let events: Vec<Event> = events.collect::<Result<_, _>>().expect("a trace");
         let name = file.rsplit('/').next().unwrap_or(file);
-        play(name, &events, &server, 2.0, [&mut cells, &mut short]);
+        play(name, &events, (&server, after_ms), 2.0, [&mut cells, &mut short]);
     }
     println!("{short} of {cells} cells are short");
 }
@@ -325,7 +331,7 @@ fn main() {
 fn play(
     name: &str,
     events: &[Event],
-    server: &Server,
+    (server, after_ms): (&Server, u64),
     most_below: f64,
     [cells, short]: [&mut u32; 2],
 ) {
@@ -338,7 +344,7 @@ fn play(
     let simulation = Simulation {
         title: name.to_owned(),
         server: server.clone(),
-        warm_up_ms: 0,
+        warm_up_ms: after_ms,
         end_ms: None,
         groups: Vec::new(),
         policies: policies.clone(),
