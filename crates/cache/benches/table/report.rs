@@ -71,18 +71,21 @@ impl Report {
     }
 
     fn write_requirement(&self, line: &Requirement, out: &mut impl Write) -> io::Result<()> {
-        let (sign, limit) = match line.bound {
-            Bound::AtMost(most) => ('≤', most),
-            Bound::AtLeast(least) => ('≥', least),
+        let limit = match line.bound {
+            Bound::AtMost(most) => format!("≤ {most:<5}"),
+            Bound::AtLeast(least) => format!("≥ {least:<5}"),
+            Bound::None => String::new(),
         };
         let verdict = match (self.judged, line.is_met()) {
+            _ if matches!(line.bound, Bound::None) => "",
             (false, _) => "not judged",
             (true, true) => "PASS",
             (true, false) => "short",
         };
         let Requirement { what, sessions, measured, .. } = line;
         let sessions = thousands(*sessions);
-        writeln!(out, "{what:<36}{sessions:>10}{measured:>9.2}  {sign} {limit:<5}{verdict}")
+        let line = format!("{what:<36}{sessions:>10}{measured:>9.2}  {limit}{verdict}");
+        writeln!(out, "{}", line.trim_end())
     }
 
     /// Prints one JSON object per line.
@@ -104,14 +107,16 @@ impl Report {
             let (at_most, at_least) = match line.bound {
                 Bound::AtMost(most) => (Some(most), None),
                 Bound::AtLeast(least) => (None, Some(least)),
+                Bound::None => (None, None),
             };
+            let is_judged = self.judged && !matches!(line.bound, Bound::None);
             let row = json!({
                 "requirement": line.what,
                 "sessions": line.sessions,
                 "measured": line.measured,
                 "at_most": at_most,
                 "at_least": at_least,
-                "met": self.judged.then(|| line.is_met()),
+                "met": is_judged.then(|| line.is_met()),
             });
             writeln!(out, "{row}")?;
         }
