@@ -56,7 +56,7 @@ pub use error::{Error, Stop};
 pub use fingerprint::Ja4;
 pub use handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 pub use limits::Limits;
-pub use model::{Cost, Model};
+pub use model::{AverageCost, Cost, Model};
 pub use networks::Networks;
 pub use numbers::{CipherSuite, Group};
 pub use pseudonyms::Pseudonyms;

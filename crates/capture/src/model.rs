@@ -11,8 +11,9 @@ use crate::error::Error;
 ///
 /// let model = Model::default();
 /// // Table I of paper 004, the first column: 4,021 full handshakes and 974 resumptions.
-/// let average = model.average(4_021.0, 974.0, 0.0);
-/// assert_eq!(format!("{:.2} ms, {:.2} µAh", average.latency_ms, average.energy_uah), "840.44 ms, 51.29 µAh");
+/// let average = model.average(4_021.0, 974.0, None);
+/// assert_eq!(format!("{:.2} ms", average.latency_ms.unwrap()), "840.44 ms");
+/// assert_eq!(format!("{:.2} µAh", average.energy_uah.unwrap()), "51.29 µAh");
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +29,7 @@ pub struct Model {
     pub per_kilobyte: Cost,
 }
 
-/// The cost of one handshake, or the average over many.
+/// The cost of one handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cost {
@@ -40,6 +41,20 @@ pub struct Cost {
     pub server_cpu_us: f64,
     /// CPU time of the client, in microseconds.
     pub client_cpu_us: f64,
+}
+
+/// The average cost over many handshakes, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[non_exhaustive]
+pub struct AverageCost {
+    /// Latency until data can flow, in milliseconds.
+    pub latency_ms: Option<f64>,
+    /// Charge drawn from the client's battery, in microampere hours.
+    pub energy_uah: Option<f64>,
+    /// CPU time of the server, in microseconds.
+    pub server_cpu_us: Option<f64>,
+    /// CPU time of the client, in microseconds.
+    pub client_cpu_us: Option<f64>,
 }
 
 impl Default for Model {
@@ -75,16 +90,27 @@ impl Model {
     }
 
     /// The average cost of one handshake, for the given numbers of full and resumed handshakes and
-    /// the average number of bytes both sides send. Zero if there are no handshakes.
-    pub fn average(&self, full: f64, resumed: f64, bytes: f64) -> Cost {
+    /// the average number of bytes both sides send, if that is known. Nothing is known of no handshakes, nor what bytes
+    /// cost whose number is not known.
+    pub fn average(&self, full: f64, resumed: f64, bytes: Option<f64>) -> AverageCost {
         let all = full + resumed;
-        let share = if all > 0.0 { full / all } else { 0.0 };
-        let (full, resumed) = (self.full.fields(), self.resumed.fields());
+        let (full_cost, resumed_cost) = (self.full.fields(), self.resumed.fields());
         let per_kilobyte = self.per_kilobyte.fields();
         let average = |at: usize| {
-            full[at] * share + resumed[at] * (1.0 - share) + per_kilobyte[at] * bytes / 1_000.0
+            let of_bytes = match per_kilobyte[at] {
+                0.0 => 0.0,
+                cost => cost * bytes? / 1_000.0,
+            };
+            let share = full / all;
+            let average = full_cost[at] * share + resumed_cost[at] * (1.0 - share) + of_bytes;
+            (all > 0.0).then_some(average)
         };
-        if all > 0.0 { Cost::of([0, 1, 2, 3].map(average)) } else { Cost::default() }
+        AverageCost::of([0, 1, 2, 3].map(average))
+    }
+
+    /// Returns true if bytes cost something.
+    pub(crate) fn counts_bytes(&self) -> bool {
+        self.per_kilobyte != Cost::default()
     }
 }
 
@@ -92,8 +118,10 @@ impl Cost {
     const fn fields(self) -> [f64; 4] {
         [self.latency_ms, self.energy_uah, self.server_cpu_us, self.client_cpu_us]
     }
+}
 
-    const fn of([latency_ms, energy_uah, server_cpu_us, client_cpu_us]: [f64; 4]) -> Self {
+impl AverageCost {
+    const fn of([latency_ms, energy_uah, server_cpu_us, client_cpu_us]: [Option<f64>; 4]) -> Self {
         Self { latency_ms, energy_uah, server_cpu_us, client_cpu_us }
     }
 }
@@ -116,7 +144,9 @@ mod tests {
     #[test]
     fn table_i_of_the_paper_to_a_hundredth() {
         for (full, resumed, energy, latency) in TABLE_I {
-            let Cost { energy_uah, latency_ms, .. } = Model::default().average(full, resumed, 0.0);
+            let average = Model::default().average(full, resumed, None);
+            let (energy_uah, latency_ms) =
+                (average.energy_uah.unwrap(), average.latency_ms.unwrap());
             let off = [energy_uah - energy, latency_ms - latency].map(f64::abs);
             assert!(off.iter().all(|off| *off <= 0.01), "{off:?}: {full} full, {resumed} resumed");
         }
@@ -127,8 +157,12 @@ mod tests {
         let text =
             "name = 'x'\n[full]\nlatency_ms = 100\n[resumed]\n[per_kilobyte]\nlatency_ms = 2";
         let model = Model::parse(text).unwrap();
-        assert!((model.average(1.0, 3.0, 5_000.0).latency_ms - 35.0).abs() < 1e-9);
-        assert_eq!(model.average(0.0, 0.0, 5_000.0), Cost::default());
+        let average = model.average(1.0, 3.0, Some(5_000.0));
+        assert!((average.latency_ms.unwrap() - 35.0).abs() < 1e-9);
+        // Without handshakes, or without the bytes that cost something, nothing is known.
+        assert_eq!(model.average(0.0, 0.0, Some(5_000.0)), AverageCost::default());
+        let average = model.average(1.0, 3.0, None);
+        assert_eq!((average.latency_ms, average.energy_uah), (None, Some(0.0)));
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod zeek;
 
 use serde::Serialize;
 
-use crate::model::{Cost, Model};
-use crate::sharing::{Counts, Findings, Service};
+use crate::model::{AverageCost, Model};
+use crate::sharing::{Bytes, Counts, Findings, Service};
 
 pub use handshakes::{COLUMNS, explained, fields, line};
 pub use page::html;
@@ -73,7 +73,7 @@ pub struct Average {
     pub realistic_full: Option<u64>,
     /// The average cost.
     #[serde(flatten)]
-    pub cost: Cost,
+    pub cost: AverageCost,
 }
 
 const CERTIFICATE: &str = "shared_certificate";
@@ -92,6 +92,13 @@ const STEPS: [(&str, &str); 6] = [
 const FIRST_BY_NETWORK: usize = 3;
 
 const WITHOUT_TIME: &str = "no time is captured; not in \"truly\", no median, and no cause";
+
+/// The reason why a model of [`Model::counts_bytes`] gives no average.
+const WITHOUT_BYTES: &str =
+    "the model counts bytes, and the bytes of such handshakes are not measured here";
+
+/// The sign for what is not known.
+const UNKNOWN: &str = "–";
 
 const NOT_MEASURED: &str = "not measured: give --networks";
 
@@ -113,6 +120,13 @@ impl Report {
         Self { captured, findings, model, average }
     }
 
+    /// True if an average is not known, for lack of bytes that the model counts.
+    fn lacks_bytes(&self) -> bool {
+        let averages = self.average.iter().filter(|average| average.full + average.resumed > 0);
+        let costs = averages.map(|average| [average.cost.latency_ms, average.cost.energy_uah]);
+        self.model.counts_bytes() && costs.flatten().any(|cost| cost.is_none())
+    }
+
     /// True if a step of sharing is measured.
     fn is_measured(&self, step: usize) -> bool {
         step < FIRST_BY_NETWORK || self.findings.networks_given
@@ -120,7 +134,7 @@ impl Report {
 
     /// The average cost of a handshake with this service: as observed, shared on the client, and
     /// shared between servers too.
-    pub fn average_of(&self, service: &Service) -> [Cost; 3] {
+    pub fn average_of(&self, service: &Service) -> [AverageCost; 3] {
         [service.full_observed, service.full_shared_client, service.full_shared_server]
             .map(|full| average(&self.findings, &self.model, full, service.handshakes - full))
     }
@@ -144,10 +158,28 @@ fn averages(findings: &Findings, model: &Model) -> Vec<Average> {
 }
 
 /// Bytes are averages over the observed full and resumed handshakes.
-fn average(findings: &Findings, model: &Model, full: u64, resumed: u64) -> Cost {
-    let (full, resumed) = (full as f64, resumed as f64);
-    let wire = &findings.wire;
-    let all = (full + resumed).max(1.0);
-    let bytes = (full * wire.full.sum() + resumed * wire.resumed.sum()) / all;
-    model.average(full, resumed, bytes)
+fn average(findings: &Findings, model: &Model, full: u64, resumed: u64) -> AverageCost {
+    let sum = |count: u64, bytes: Option<Bytes>| match count {
+        0 => Some(0.0),
+        _ => bytes.map(|bytes| count as f64 * bytes.sum()),
+    };
+    let sums = sum(full, findings.wire.full).zip(sum(resumed, findings.wire.resumed));
+    let all = (full + resumed).max(1) as f64;
+    model.average(full as f64, resumed as f64, sums.map(|(full, resumed)| (full + resumed) / all))
+}
+
+/// A figure with so many decimals, or the sign for one that is not known.
+fn figure(figure: Option<f64>, decimals: usize) -> String {
+    figure.map_or_else(|| UNKNOWN.to_owned(), |figure| format!("{figure:.decimals$}"))
+}
+
+/// The share of full handshakes, in percent.
+fn percent_full(full: u64, resumed: u64) -> Option<f64> {
+    let all = full + resumed;
+    (all > 0).then(|| 100.0 * full as f64 / all as f64)
+}
+
+/// The cost that sharing saves, in the unit of both.
+fn saved(now: Option<f64>, shared: Option<f64>) -> Option<f64> {
+    Some(now? - shared?)
 }

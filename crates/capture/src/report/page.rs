@@ -6,7 +6,10 @@ use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 use time::OffsetDateTime;
 
-use super::{Average, NOT_MEASURED, Report, STEPS, WITHOUT_TIME};
+use super::{
+    Average, NOT_MEASURED, Report, STEPS, UNKNOWN, WITHOUT_BYTES, WITHOUT_TIME, figure,
+    percent_full, saved,
+};
 use crate::sharing::{Cause, Interval, Measured, OverTime, Party, Service, Times};
 
 const STYLE: &str = include_str!("page.css");
@@ -88,18 +91,24 @@ impl Body<'_> {
                 continue;
             }
             let Average { full, resumed, realistic_full, cost, .. } = average;
-            let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
+            let share = percent_full(*full, *resumed);
+            let width = share.unwrap_or(0.0);
             writeln!(
                 f,
                 "<tr><th scope=\"row\">{name}<td><span class=\"bar\" aria-hidden=\"true\">\
-                 <i style=\"width:{share:.2}%\"></i></span><td>{}<td>{share:.1}<td>{}<td>{:.2}<td>{:.2}",
+                 <i style=\"width:{width:.2}%\"></i></span><td>{}<td>{}<td>{}<td>{}<td>{}",
                 grouped(*full),
-                realistic_full.map_or_else(|| "–".to_owned(), grouped),
-                cost.latency_ms,
-                cost.energy_uah
+                figure(share, 1),
+                realistic_full.map_or_else(|| UNKNOWN.to_owned(), grouped),
+                figure(cost.latency_ms, 2),
+                figure(cost.energy_uah, 2)
             )?;
         }
-        f.write_str("</tbody>\n</table>\n</div>\n")
+        f.write_str("</tbody>\n</table>\n</div>\n")?;
+        if self.0.lacks_bytes() {
+            writeln!(f, "<p>“{UNKNOWN}”: {WITHOUT_BYTES}.</p>")?;
+        }
+        Ok(())
     }
 
     fn measured(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,8 +123,8 @@ impl Body<'_> {
         for Measured { protocol, full, resumed, .. } in &self.0.findings.measured {
             write!(f, "<tr><th scope=\"row\">{protocol}")?;
             for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
-                let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
-                write!(f, "<td>{}<td>{median}<td>{bytes:.0}", grouped(*handshakes))?;
+                let (median, bytes) = (figure(*median_ms, 1), figure(*bytes, 0));
+                write!(f, "<td>{}<td>{median}<td>{bytes}", grouped(*handshakes))?;
             }
             f.write_str("\n")?;
         }
@@ -236,18 +245,18 @@ impl Body<'_> {
             write!(f, "<i style=\"width:{width:.2}%\" title=\"{hosts} more hosts\"></i>")?;
         }
         let [now, client, server] = self.0.average_of(service).map(|cost| cost.latency_ms);
-        let (shared_server, saved) = match self.0.findings.networks_given {
-            true => (grouped(service.full_shared_server), format!("{:.0}", now - server)),
-            false => ("–".to_owned(), "–".to_owned()),
+        let (shared_server, saved_server) = match self.0.findings.networks_given {
+            true => (grouped(service.full_shared_server), figure(saved(now, server), 0)),
+            false => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         };
         writeln!(
             f,
-            "</span><td>{}<td>{}<td>{}<td>{}<td>{shared_server}<td>{:.0}<td>{saved}",
+            "</span><td>{}<td>{}<td>{}<td>{}<td>{shared_server}<td>{}<td>{saved_server}",
             grouped(service.applications),
             grouped(service.hosts.len() as u64),
             grouped(service.full_observed),
             grouped(service.full_shared_client),
-            now - client,
+            figure(saved(now, client), 0),
         )
     }
 

@@ -3,10 +3,14 @@
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 
-use super::{Average, Captured, NOT_MEASURED, Report, STEPS, WITHOUT_TIME};
+use super::{
+    Average, Captured, NOT_MEASURED, Report, STEPS, UNKNOWN, WITHOUT_BYTES, WITHOUT_TIME, figure,
+    percent_full, saved,
+};
 use crate::model::Model;
 use crate::sharing::{
-    Cause, CauseCount, Findings, Measured, NotResumed, Party, PassedOver, Resumed, Times,
+    Bytes, Cause, CauseCount, Findings, Measured, NotResumed, Party, PassedOver, Resumed, Times,
+    Wire,
 };
 
 /// The longest service name shown, in characters.
@@ -112,7 +116,7 @@ fn steps(report: &Report) -> String {
         steps.filter(|(step, _)| report.is_measured(*step)).map(|(_, (average, (_, name)))| {
             let mut row = vec![name.to_owned()];
             row.extend(figures(average));
-            row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
+            row.push(average.realistic_full.map_or_else(|| UNKNOWN.to_owned(), grouped));
             row
         });
     let table = rejoin_report::table(&[0], head, rows);
@@ -124,20 +128,18 @@ fn steps(report: &Report) -> String {
 
 fn figures(average: &Average) -> [String; 5] {
     let Average { full, resumed, cost, .. } = average;
-    let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
     [
         grouped(*full),
         grouped(*resumed),
-        format!("{share:.1}"),
-        format!("{:.2}", cost.latency_ms),
-        format!("{:.2}", cost.energy_uah),
+        figure(percent_full(*full, *resumed), 1),
+        figure(cost.latency_ms, 2),
+        figure(cost.energy_uah, 2),
     ]
 }
 
 fn notes(report: &Report) -> String {
     let Report { findings, model, .. } = report;
     let [client, server] = findings.ideal.only_through_others();
-    let (full, resumed) = (&findings.wire.full, &findings.wire.resumed);
     let through_others = match (findings.applications, findings.networks_given) {
         (..2, _) => {
             "Through another application's session: not measured, there is one application \
@@ -162,17 +164,35 @@ fn notes(report: &Report) -> String {
             printable(&model.name)
         ),
     ];
-    if full.sum() > 0.0 {
-        lines.push(format!(
-            "On the wire a full handshake takes {:.0} bytes ({:.0} of the server), a resumed one \
-             {:.0} ({:.0}).",
-            full.sum(),
-            full.from_server,
+    if report.lacks_bytes() {
+        lines.push(format!("\"{UNKNOWN}\": {WITHOUT_BYTES}."));
+    }
+    lines.push(on_the_wire(&findings.wire));
+    lines.join("\n")
+}
+
+fn on_the_wire(wire: &Wire) -> String {
+    let takes = |bytes: Bytes| {
+        format!("takes {:.0} bytes ({:.0} of the server)", bytes.sum(), bytes.from_server)
+    };
+    match (wire.full, wire.resumed) {
+        (Some(full), Some(resumed)) => format!(
+            "On the wire a full handshake {}, a resumed one {:.0} ({:.0}).",
+            takes(full),
             resumed.sum(),
             resumed.from_server
-        ));
+        ),
+        (Some(full), None) => {
+            format!("On the wire a full handshake {}, a resumed one is not measured.", takes(full))
+        }
+        (None, Some(resumed)) => {
+            format!(
+                "On the wire a resumed handshake {}, a full one is not measured.",
+                takes(resumed)
+            )
+        }
+        (None, None) => "On the wire no whole handshake is measured.".to_owned(),
     }
-    lines.join("\n")
 }
 
 /// The capture's own times, which the model's stand beside.
@@ -181,8 +201,7 @@ fn measured(measured: &[Measured]) -> String {
     let rows = measured.iter().map(|Measured { protocol, full, resumed, .. }| {
         let mut row = vec![(*protocol).to_owned()];
         for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
-            let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
-            row.extend([grouped(*handshakes), median, format!("{bytes:.0}")]);
+            row.extend([grouped(*handshakes), figure(*median_ms, 1), figure(*bytes, 0)]);
         }
         row
     });
@@ -238,10 +257,10 @@ fn services(report: &Report) -> String {
         ];
         let mut row = vec![printable(&shortened(&service.name))];
         row.extend(counts.map(grouped));
-        row.extend([client, server].map(|shared| format!("{:.0}", now - shared)));
+        row.extend([client, server].map(|shared| figure(saved(now, shared), 0)));
         if !report.findings.networks_given {
             // Between servers.
-            [6, 8].into_iter().for_each(|place| "–".clone_into(&mut row[place]));
+            [6, 8].into_iter().for_each(|place| UNKNOWN.clone_into(&mut row[place]));
         }
         row
     });
@@ -260,12 +279,17 @@ fn shortened(name: &str) -> String {
 pub fn counts_table(counts: &[(u64, u64)], model: &Model) -> String {
     let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh"];
     let rows = counts.iter().enumerate().map(|(at, (full, resumed))| {
-        let cost = model.average(*full as f64, *resumed as f64, 0.0);
+        // Counts alone say nothing of bytes.
+        let cost = model.average(*full as f64, *resumed as f64, None);
         let average =
             Average { step: "", full: *full, resumed: *resumed, realistic_full: None, cost };
         let mut row = vec![(at + 1).to_string()];
         row.extend(figures(&average));
         row
     });
-    rejoin_report::table(&[0], head, rows)
+    let table = rejoin_report::table(&[0], head, rows);
+    match model.counts_bytes() {
+        true => format!("{table}\n\"{UNKNOWN}\": {WITHOUT_BYTES}."),
+        false => table,
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::counted::CountedHandshake;
 use super::measured::Measured;
 use super::not_resumed::NotResumed;
 use super::over_time::OverTime;
@@ -82,10 +83,10 @@ pub struct Findings {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Wire {
-    /// Averages over full handshakes.
-    pub full: Bytes,
-    /// Averages over resumed handshakes.
-    pub resumed: Bytes,
+    /// Averages over full handshakes; `None` if none was measured.
+    pub full: Option<Bytes>,
+    /// Averages over resumed handshakes; `None` if none was measured.
+    pub resumed: Option<Bytes>,
 }
 
 /// The average bytes of one handshake.
@@ -102,6 +103,17 @@ impl Bytes {
     /// Bytes sent by both sides.
     pub fn sum(&self) -> f64 {
         self.from_client + self.from_server
+    }
+
+    /// Averages over these handshakes, without those of which the capture lacks a side. `None`: there are no others.
+    pub(super) fn mean(handshakes: impl Iterator<Item = CountedHandshake>) -> Option<Self> {
+        let (mut count, mut sums) = (0_u64, [0_u64; 2]);
+        for bytes in handshakes.map(|it| it.bytes).filter(|bytes| !bytes.contains(&0)) {
+            count += 1;
+            sums = [sums[0] + u64::from(bytes[0]), sums[1] + u64::from(bytes[1])];
+        }
+        let [from_client, from_server] = sums.map(|sum| sum as f64 / count as f64);
+        (count > 0).then_some(Self { from_client, from_server })
     }
 }
 
@@ -123,13 +135,7 @@ impl Resumed {
 
 impl Wire {
     pub(super) fn of(uses: &Uses) -> Self {
-        let mean = |of_full: bool, side: usize| {
-            let of_kind = || uses.iter().filter(|used| used.is_full == of_full);
-            let sum: u64 = of_kind().map(|used| u64::from(used.bytes[side])).sum();
-            sum as f64 / of_kind().count().max(1) as f64
-        };
-        let bytes =
-            |of_full| Bytes { from_client: mean(of_full, 0), from_server: mean(of_full, 1) };
-        Self { full: bytes(true), resumed: bytes(false) }
+        let mean = |is_full| Bytes::mean(uses.iter().filter(|used| used.is_full == is_full));
+        Self { full: mean(true), resumed: mean(false) }
     }
 }

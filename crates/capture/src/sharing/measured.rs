@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::counted::Protocol;
+use super::findings::Bytes;
 use super::uses::Uses;
 
 /// The handshakes of one protocol family, full and resumed.
@@ -27,8 +28,8 @@ pub struct Times {
     pub timed: u64,
     /// The median time, in milliseconds; `None` if there is none.
     pub median_ms: Option<f64>,
-    /// The average number of bytes of both sides.
-    pub bytes: f64,
+    /// The average number of bytes of both sides; `None` if the capture lacks a side of each.
+    pub bytes: Option<f64>,
 }
 
 /// Measures each protocol family that occurs.
@@ -47,11 +48,10 @@ fn times(uses: &Uses, protocol: Protocol, is_full: bool) -> Times {
     let timed = of_kind().filter(|used| used.is_timed);
     let took_ms: Vec<f64> = timed.map(|used| f64::from(used.lasted_us) / 1e3).collect();
     let handshakes = of_kind().count() as u64;
-    let bytes: u64 = of_kind().flat_map(|used| used.bytes).map(u64::from).sum();
     Times {
         handshakes,
         timed: took_ms.len() as u64,
         median_ms: (!took_ms.is_empty()).then(|| rejoin_report::median(took_ms)),
-        bytes: bytes as f64 / handshakes.max(1) as f64,
+        bytes: Bytes::mean(of_kind()).map(|bytes| bytes.sum()),
     }
 }

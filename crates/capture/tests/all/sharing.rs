@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use rejoin_capture::report::{self, Captured, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Cause, Device, Findings, Scope, Sharing};
-use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, Version};
+use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Model, Networks, Version};
 use rejoin_testkit::made_capture::{Capture, client_hello_with, extension, record};
+use serde_json::Value;
 
 const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
 
@@ -98,6 +100,73 @@ fn every_step_shares_more() {
     ];
     let other = [full(5, "192.0.2.1", "a.example"), full(6, "198.51.100.1", "A.EXAMPLE")];
     assert_eq!(steps(&[("one", &one), ("other", &other)]), [5, 3, 3, 2, 2]);
+}
+
+fn report(model: &str, captures: &[(&str, &[Handshake])]) -> (Value, String, String) {
+    let model = Model::parse(model).unwrap();
+    let report = Report::new(Captured::default(), findings(Scope::default(), captures), model);
+    let (text, page) = (report::table(&report), report::html(&report, "x"));
+    (serde_json::to_value(&report).unwrap(), text, page)
+}
+
+/// A mean of no handshakes is not known, and neither is what is computed of one.
+#[test]
+fn bytes_of_handshakes_that_were_not_seen_are_not_known() {
+    const MODEL: &str = "name = 'x'\n[full]\nlatency_ms = 100\nenergy_uah = 7\n[resumed]\n\
+                         latency_ms = 50\n[per_kilobyte]\nlatency_ms = 10";
+    let again = [full(1, "192.0.2.1", "a.example"), full(2, "192.0.2.1", "a.example")];
+    let (json, text, page) = report(MODEL, &[("one", &again)]);
+    assert_eq!(json["wire"]["resumed"], Value::Null);
+    assert_eq!(json["wire"]["full"]["from_server"], 4_000.0);
+    let measured = &json["measured"][0];
+    assert_eq!(
+        (&measured["full"]["bytes"], &measured["resumed"]["bytes"]),
+        (&4_500.0.into(), &Value::Null)
+    );
+    let [observed, reused] = [0, 1].map(|step| &json["average"][step]);
+    assert_eq!((&observed["latency_ms"], &observed["energy_uah"]), (&145.0.into(), &7.0.into()));
+    // One of the two would be resumed. Its bytes cost time, but no charge.
+    assert_eq!((&reused["latency_ms"], &reused["energy_uah"]), (&Value::Null, &3.5.into()));
+    assert!(text.contains("(4000 of the server), a resumed one is not measured"), "{text}");
+    for text in [text, page] {
+        assert!(text.contains("the model counts bytes"), "{text}");
+    }
+    // With a resumption all of it is known.
+    let resumed = Handshake {
+        cls: Class::Resumed,
+        bytes_from_server: 500,
+        ..full(3, "192.0.2.1", "a.example")
+    };
+    let [one, other] = again;
+    let (json, text, page) = report(MODEL, &[("one", &[one, other, resumed.clone()])]);
+    assert_eq!(json["wire"]["resumed"]["from_server"], 500.0);
+    assert!(json["average"][1]["latency_ms"].is_f64(), "{json}");
+    assert!(!text.contains("the model counts bytes") && !page.contains("the model counts bytes"));
+    // A side that was not captured sent something all the same.
+    let half = Handshake { bytes_from_client: 0, ..full(4, "192.0.2.1", "a.example") };
+    let (json, text, _) = report(MODEL, &[("one", &[half, resumed])]);
+    assert_eq!(
+        (&json["wire"]["full"], &json["measured"][0]["full"]["bytes"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(text.contains("(500 of the server), a full one is not measured"), "{text}");
+    // Of no handshakes there is no average.
+    let (json, _, page) = report(MODEL, &[]);
+    assert_eq!(json["average"][0]["energy_uah"], Value::Null);
+    assert!(!page.contains("<td>0.00"), "{page}");
+}
+
+/// Counts alone say nothing of bytes.
+#[test]
+fn counts_have_no_bytes() {
+    let model = |text| Model::parse(text).unwrap();
+    let table = |model| report::counts_table(&[(1, 1)], &model);
+    let text = table(model(
+        "name = 'x'\n[full]\nlatency_ms = 4\n[resumed]\n[per_kilobyte]\nlatency_ms = 1",
+    ));
+    assert!(text.contains('–') && text.contains("the model counts bytes"), "{text}");
+    let text = table(model("name = 'x'\n[full]\nlatency_ms = 4\n[resumed]"));
+    assert!(text.contains("2.00") && !text.contains('–'), "{text}");
 }
 
 /// One of two programs of a device comes back, and so does one of two that only their hellos tell apart.
