@@ -4,6 +4,7 @@ use std::io::Read;
 use std::mem;
 
 use crate::bytes::Bytes;
+use crate::clock::Clock;
 use crate::connections::{self, Connections};
 use crate::dtls;
 use crate::error::{Error, Stop};
@@ -43,6 +44,7 @@ pub struct Analyser {
     tunnels: openvpn::Tunnels,
     fragments: Fragments,
     owners: Owners,
+    clock: Clock,
     unsupported: UnsupportedFrames,
     /// The frames of the capture so far.
     earlier_frames: u64,
@@ -74,6 +76,7 @@ impl Analyser {
             tunnels: openvpn::Tunnels::new(limits),
             fragments: Fragments::new(limits),
             owners: Owners::new(limits),
+            clock: Clock::default(),
             unsupported: UnsupportedFrames::default(),
             earlier_frames: 0,
             limits,
@@ -144,6 +147,7 @@ impl Analyser {
         dtls.finish(&mut emit);
         tunnels.finish(&mut emit);
         self.owners.clear();
+        self.clock = Clock::default();
         self.fragments = Fragments::new(self.limits);
         self.earlier_frames = 0;
         handshakes
@@ -151,12 +155,25 @@ impl Analyser {
 
     fn frame(&mut self, frame: Frame<'_>, emit: &mut dyn FnMut(Handshake)) {
         let at = At { frame: frame.number, time_ns: frame.time_ns };
+        self.look_for_ended(at, emit);
         if let Some(packet) = link::ip_packet(frame.link, frame.data) {
             self.packet(packet, at, 0, emit);
         } else if !link::is_supported(frame.link, frame.data) {
             self.unsupported.count(Unsupported::LinkType(frame.link));
         } else if let Some(kind) = link::hidden(frame.link, frame.data) {
             self.unsupported.count(kind);
+        }
+    }
+
+    /// Reports the handshakes on which nothing more will come, now and then.
+    fn look_for_ended(&mut self, at: At, emit: &mut dyn FnMut(Handshake)) {
+        let Self { connections, quic, dtls, tunnels, .. } = self;
+        let watched = connections.len() + quic.len() + dtls.len() + tunnels.len();
+        if let Some(now_ns) = self.clock.tick(at, watched) {
+            connections.report_ended(now_ns, emit);
+            quic.report_paused(now_ns, emit);
+            dtls.report_paused(now_ns, emit);
+            tunnels.report_paused(now_ns, emit);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The table is bounded: the connection idle longest is reported and evicted first. A connection
 //! whose handshake is complete, or that carries no TLS, keeps only its slot. A handshake that is not complete
-//! is reported once its connection is closed, or idle for long, by the clock of the capture.
+//! is reported once its connection is closed, or idle for long, by the [clock](crate::clock) of the capture.
 
 use std::hash::BuildHasher;
 
@@ -11,6 +11,7 @@ use hashbrown::HashTable;
 
 use crate::certificate::Certificates;
 use crate::classify::Facts;
+use crate::clock::LONGEST_PAUSE_NS;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::limits::Limits;
@@ -23,11 +24,6 @@ const NONE: u32 = u32::MAX;
 
 /// The time for which a closed connection is kept: segments that were captured late still count.
 const CLOSED_FOR_NS: u64 = 2_000_000_000;
-/// The time for which a handshake that has begun may pause. Browsers ask their users for a client certificate in it.
-const LONGEST_PAUSE_NS: u64 = 300_000_000_000;
-/// The time between two looks for such handshakes, and the slots that are looked at for each segment in it.
-const LOOK_EVERY_NS: u64 = 1_000_000_000;
-const LOOKED_AT_FOR_A_SEGMENT: usize = 16;
 
 /// The memory of a connection's slot and of its entry in the table, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
@@ -47,30 +43,6 @@ pub(crate) struct Connections {
     oldest: u32,
     newest: u32,
     held_bytes: usize,
-    clock: Clock,
-}
-
-/// The clock of a capture, by which it is looked for what is over.
-#[derive(Debug, Default)]
-struct Clock {
-    last_ns: u64,
-    looked_ns: u64,
-    segments: usize,
-}
-
-impl Clock {
-    /// Takes the time of a segment. Returns the time if it is one to look, with this many slots. It is the earlier one of the
-    /// last two segments: a single wrong time ends nothing.
-    fn tick(&mut self, at: At, slots: usize) -> Option<u64> {
-        let now_ns = std::mem::replace(&mut self.last_ns, at.time_ns).min(at.time_ns);
-        self.segments += 1;
-        let is_due = now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
-            && self.segments >= slots / LOOKED_AT_FOR_A_SEGMENT;
-        is_due.then(|| {
-            (self.looked_ns, self.segments) = (now_ns, 0);
-            now_ns
-        })
-    }
 }
 
 #[derive(Debug)]
@@ -145,7 +117,6 @@ impl Connections {
             oldest: NONE,
             newest: NONE,
             held_bytes: 0,
-            clock: Clock::default(),
         }
     }
 
@@ -158,11 +129,6 @@ impl Connections {
         at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
-        if at.time_ns != NO_TIME
-            && let Some(now_ns) = self.clock.tick(at, self.slots.len())
-        {
-            self.report_ended(now_ns, emit);
-        }
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
         let hash = self.hasher.hash_one(ends);
         let is_it = |place: &u32| self.slots[*place as usize].connection.ends == ends;
@@ -196,11 +162,15 @@ impl Connections {
         }
         // Their memory is for what comes next.
         (self.places, self.slots, self.free) = Default::default();
-        self.clock = Clock::default();
+    }
+
+    /// The number of connections that are looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Reports the handshakes on which nothing more will come.
-    fn report_ended(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+    pub(crate) fn report_ended(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
         for Slot { connection, .. } in &mut self.slots {
             let is_over = match &connection.phase {
                 Phase::Watched(conversation) => conversation.has_been_left(now_ns),
@@ -437,11 +407,11 @@ impl Conversation {
         }
     }
 
-    /// Returns true if a handshake has begun, and nothing more will come: the connection is closed, or idle for long.
+    /// Returns true if TLS has begun, and nothing more will come: the connection is closed, or idle for long.
     fn has_been_left(&self, now_ns: u64) -> bool {
         let idle_ns = if self.last_ns > 0 { now_ns.saturating_sub(self.last_ns) } else { 0 };
         let most_ns = if self.has_ended == [true; 2] { CLOSED_FOR_NS } else { LONGEST_PAUSE_NS };
-        idle_ns >= most_ns && self.facts.has_hello()
+        idle_ns >= most_ns && (self.facts.has_hello() || self.streams.iter().any(Stream::is_tls))
     }
 
     fn is_over(&self, side: Side, limits: &Limits) -> bool {

@@ -19,6 +19,7 @@ mod beginning;
 mod bytes;
 mod certificate;
 mod classify;
+mod clock;
 mod connections;
 mod digest;
 mod dtls;

@@ -7,6 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::classify::Facts;
+use crate::clock::has_paused;
 use crate::connections::Listener;
 use crate::handshake::{Carrier, Handshake};
 use crate::limits::Limits;
@@ -77,6 +78,21 @@ impl Tunnels {
         if self.tunnels.contains_key(&ends) {
             self.order.retain(|watched| *watched != ends);
             self.remove(ends, emit);
+        }
+    }
+
+    /// The number of tunnels that are looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.tunnels.len()
+    }
+
+    /// Reports the handshakes that pause for too long.
+    pub(crate) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        for ends in &self.order {
+            let Some(tunnel) = self.tunnels.get_mut(ends) else { continue };
+            let before = tunnel.held_bytes();
+            tunnel.report_paused(now_ns, emit);
+            self.held_bytes = self.held_bytes + tunnel.held_bytes() - before;
         }
     }
 
@@ -169,6 +185,14 @@ impl Tunnel {
             order.flush(&mut |part| self.part(side, &part, at, emit));
         }
         self.report(emit);
+    }
+
+    /// Reports the handshake if it pauses for too long.
+    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
+            self.finish(emit);
+            self.last = None;
+        }
     }
 
     fn report(&mut self, emit: &mut dyn FnMut(Handshake)) {

@@ -8,6 +8,7 @@ use super::messages::{Message, Messages};
 use super::record::{CHANGE_CIPHER_SPEC, Fragment, Plain, Record, WITH_CONNECTION_ID};
 use crate::bytes::Bytes;
 use crate::classify::Facts;
+use crate::clock::has_paused;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::observation::{At, Endpoint, Side};
@@ -107,9 +108,8 @@ impl Association {
         if has_finished {
             self.facts.has_finished(side);
         }
-        if self.facts.is_complete() && !self.facts.is_reported() {
-            emit(self.facts.report(Carrier::Dtls, self.ends));
-            self.facts.reported();
+        if self.facts.is_complete() {
+            self.report(emit);
         }
     }
 
@@ -127,6 +127,15 @@ impl Association {
     fn report(&mut self, emit: &mut dyn FnMut(Handshake)) {
         if self.facts.has_hello() && !self.facts.is_reported() {
             emit(self.facts.report(Carrier::Dtls, self.ends));
+            self.facts.reported();
+        }
+    }
+
+    /// Reports the handshake if it pauses for too long.
+    pub(super) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
+            self.finish(emit);
+            self.last = None;
         }
     }
 

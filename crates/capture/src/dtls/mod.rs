@@ -74,6 +74,21 @@ impl Associations {
         }
     }
 
+    /// The number of associations that are looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.associations.len()
+    }
+
+    /// Reports the handshakes that pause for too long.
+    pub(crate) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        for ends in &self.order {
+            let Some(association) = self.associations.get_mut(ends) else { continue };
+            let before = association.held_bytes();
+            association.report_paused(now_ns, emit);
+            self.held_bytes = self.held_bytes + association.held_bytes() - before;
+        }
+    }
+
     /// Ends the capture: reports all remaining associations.
     pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
         while let Some(ends) = self.order.pop_front() {

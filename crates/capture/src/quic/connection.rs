@@ -5,6 +5,7 @@ use super::keys::{Keys, VersionParameters};
 use super::packet::{Id, Initial};
 use super::routes::MOST_ROUTES;
 use crate::classify::Facts;
+use crate::clock::has_paused;
 use crate::connections::Listener;
 use crate::handshake::{Carrier, Handshake};
 use crate::observation::{At, Endpoint, Side};
@@ -37,6 +38,8 @@ pub(super) struct Connection {
     has_greeted: bool,
     /// The last Initial.
     last: Option<At>,
+    /// The last datagram.
+    last_datagram: Option<At>,
     /// The memory that was counted.
     counted_bytes: usize,
 }
@@ -60,6 +63,7 @@ impl Connection {
             is_refused: false,
             has_greeted: false,
             last: None,
+            last_datagram: None,
             counted_bytes: 0,
         }
     }
@@ -140,8 +144,10 @@ impl Connection {
         &mut self,
         sender: Side,
         length: usize,
+        at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
+        self.last_datagram = Some(at);
         self.facts.datagram(sender, length);
         self.report_if_complete(emit);
     }
@@ -185,6 +191,17 @@ impl Connection {
         }
         if self.facts.has_hello() {
             emit(self.facts.report(Carrier::Quic, self.ends));
+            self.facts.reported();
         }
+    }
+
+    /// Reports the handshake if it pauses for too long. Returns false if it does not.
+    pub(super) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) -> bool {
+        let has_paused = !self.facts.is_reported() && has_paused(self.last_datagram, now_ns);
+        if has_paused {
+            self.finish(emit);
+            self.last_datagram = None;
+        }
+        has_paused
     }
 }

@@ -101,7 +101,7 @@ impl Connections {
         };
         self.coalesced(path, first.to, rest, at, emit);
         if let Some(connection) = self.connections.get_mut(&place.number) {
-            connection.datagram(place.sender, length, emit);
+            connection.datagram(place.sender, length, at, emit);
             let [before, now] = connection.count_bytes();
             self.held_bytes = self.held_bytes + now - before;
         }
@@ -311,6 +311,21 @@ impl Connections {
     fn is_unanswered(&self, number: u64) -> bool {
         let connection = self.connections.get(&number);
         connection.is_some_and(|it| !it.facts.is_answered() && !it.facts.is_reported())
+    }
+
+    /// The number of connections that are looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Reports the handshakes that pause for too long.
+    pub(crate) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        for connection in self.connections.values_mut() {
+            if connection.report_paused(now_ns, emit) {
+                let [before, now] = connection.count_bytes();
+                self.held_bytes = self.held_bytes + now - before;
+            }
+        }
     }
 
     /// Ends the capture: reports all remaining connections.

@@ -65,6 +65,13 @@ const ACK: u8 = 16;
 struct Timed(Vec<u8>);
 
 impl Timed {
+    /// A datagram.
+    fn datagram(&mut self, from: u16, second: u32, payload: &[u8]) {
+        let to = if from == CLIENT { SERVER } else { CLIENT };
+        let ports = [from, to].map(u16::to_be_bytes).concat();
+        self.record(second, &ip(17, from, &[&ports[..], &[0; 4], payload].concat()));
+    }
+
     fn packet(&mut self, from: u16, second: u32, sequence: u32, flags: u8, payload: &[u8]) {
         let (to, begin) = if from == CLIENT { (SERVER, 1_000) } else { (CLIENT, 2_000) };
         let tcp = [
@@ -74,7 +81,10 @@ impl Timed {
             &[0, 0, 0, 0, 0x50, flags, 1, 0, 0, 0, 0, 0],
             payload,
         ];
-        let packet = ip(6, from, &tcp.concat());
+        self.record(second, &ip(6, from, &tcp.concat()));
+    }
+
+    fn record(&mut self, second: u32, packet: &[u8]) {
         let length = u32::try_from(packet.len()).unwrap();
         for word in [1_700_000_000 + second, 0, length, length] {
             self.0.extend(word.to_le_bytes());
@@ -87,6 +97,18 @@ impl Timed {
         for second in seconds {
             self.packet(CLIENT + 1, *second, 0, ACK, b"x");
         }
+        self.given()
+    }
+
+    /// The same after datagrams alone.
+    fn given_by_datagrams(mut self, seconds: &[u32]) -> usize {
+        for second in seconds {
+            self.datagram(CLIENT + 1, *second, b"x");
+        }
+        self.given()
+    }
+
+    fn given(self) -> usize {
         let capture = [Capture::new().0, self.0].concat();
         let mut analyser = Analyser::new(Limits::default());
         let part = analyser.read_part(&capture[..], |_| {}).unwrap();
@@ -134,8 +156,40 @@ fn a_handshake_that_pauses_for_minutes_is_given() {
     assert_eq!(failed(&[]).given_by(&[301, 301]), 1);
     assert_eq!(failed(&[]).given_by(&[299, 299]), 0);
     assert_eq!(failed(&[(CLIENT, 200, 0, ACK)]).given_by(&[301, 301]), 0);
+    // A hello with a hole.
+    let mut begun = Timed::default();
+    begun.packet(CLIENT, 0, 0, ACK, &record(22, &client_hello(1, &[]))[..70]);
+    begun.packet(CLIENT, 0, 900, ACK, b"x");
+    assert_eq!(begun.given_by(&[301, 301]), 1);
     // A single time that is wrong.
     assert_eq!(failed(&[]).given_by(&[1, 4_000, 1, 1]), 0);
+}
+
+/// Handshakes in datagrams, whose ends are not seen, and whatever it is that shows how time passes.
+#[test]
+fn so_is_one_in_datagrams() {
+    let of = |datagrams: &[(u16, Vec<u8>)]| {
+        let mut capture = Timed::default();
+        datagrams.iter().for_each(|(from, payload)| capture.datagram(*from, 0, payload));
+        capture
+    };
+    let hellos = [
+        ("QUIC", vec![(CLIENT, crate::quic::hello())]),
+        ("DTLS", crate::dtls::full()[..1].to_vec()),
+        ("OpenVPN", crate::openvpn::begun()),
+    ];
+    for (name, datagrams) in hellos {
+        assert_eq!(of(&datagrams).given_by_datagrams(&[299, 299]), 0, "{name}");
+        assert_eq!(of(&datagrams).given_by_datagrams(&[301, 301]), 1, "{name}");
+        assert_eq!(of(&datagrams).given_by(&[301, 301]), 1, "{name}");
+        // What comes later is of no other handshake.
+        let mut later = of(&datagrams);
+        later.datagram(CLIENT + 1, 301, b"x");
+        later.datagram(CLIENT + 1, 301, b"x");
+        datagrams.iter().for_each(|(from, payload)| later.datagram(*from, 302, payload));
+        assert_eq!(later.given_by_datagrams(&[603, 603]), 1, "{name}");
+    }
+    assert_eq!(failed(&[]).given_by_datagrams(&[301, 301]), 1);
 }
 
 /// Packets that come late, in the order of the capture, still count.

@@ -33,6 +33,12 @@ fn datagram(capture: &mut Capture, from: u16, payload: &[u8]) {
     capture.packet(&ip(17, from, &[&ports[..], &[0; 4], payload].concat()));
 }
 
+/// The datagrams of a client's hello that nobody answers.
+pub(crate) fn begun() -> Vec<(u16, Vec<u8>)> {
+    let hello = record(22, &client_hello(1, &[]));
+    packets(CLIENT, 0, &[], &hello).into_iter().map(|packet| (CLIENT, packet)).collect()
+}
+
 /// A tunnel over UDP whose packets `change` may reorder, or lose.
 fn over_udp(auth: &[u8], change: impl Fn(&mut Vec<(u16, Vec<u8>)>)) -> Vec<Handshake> {
     let mut sent = Vec::new();
