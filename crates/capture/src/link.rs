@@ -5,6 +5,8 @@ use crate::unsupported::Unsupported;
 
 /// The most tags and labels in one frame.
 const MOST_TAGS: usize = 16;
+/// The most frames in each other: Ethernet in MPLS or in Ethernet, and the like.
+const MOST_LAYERS: usize = 16;
 
 /// Apple's header, and the number that it had before it was given one.
 pub(crate) const PKTAP: i32 = 258;
@@ -24,7 +26,7 @@ pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
         // Loopback, with the address family in either byte order.
         0 | 108 => bytes.take(4).map(|_| bytes.0),
         9 | 50 => in_ppp(frame),
-        51 => in_pppoe(frame),
+        51 => in_ppp(frame.get(PPPOE_BYTES..)?),
         12 | 14 | 101 | 228 | 229 => Some(frame),
         // OpenBSD's filter log; its length excludes the padding to whole words.
         117 => frame.get(usize::from(*frame.first()?).next_multiple_of(4)..),
@@ -119,18 +121,28 @@ fn ethertype(link: i32, frame: &[u8]) -> Option<(u16, &[u8])> {
 
 /// Returns the IP packet in an Ethernet frame.
 pub(crate) fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
+    ethernet_within(frame, MOST_LAYERS)
+}
+
+fn ethernet_within(frame: &[u8], layers: usize) -> Option<&[u8]> {
     let (kind, payload) = ethertype(1, frame)?;
-    in_ethertype(kind, payload)
+    ethertype_within(kind, payload, layers)
 }
 
 /// Returns the IP packet after an EtherType.
 pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
+    ethertype_within(kind, payload, MOST_LAYERS)
+}
+
+/// The same, with at most so many layers. Each way from one frame into another leads through here.
+fn ethertype_within(kind: u16, payload: &[u8], layers: usize) -> Option<&[u8]> {
+    let layers = layers.checked_sub(1)?;
     match untagged(kind, payload)? {
         (0x0800 | 0x86dd, payload) => Some(payload),
-        (0x8847 | 0x8848, payload) => in_mpls(payload),
-        (0x8864, payload) => in_pppoe(payload),
-        (0x6558, payload) => in_ethernet(payload),
-        (0x880b, payload) => in_ppp(payload),
+        (0x8847 | 0x8848, payload) => mpls_within(payload, layers),
+        (0x8864, payload) => ppp_within(payload.get(PPPOE_BYTES..)?, layers),
+        (0x6558, payload) => ethernet_within(payload, layers),
+        (0x880b, payload) => ppp_within(payload, layers),
         _ => None,
     }
 }
@@ -166,6 +178,10 @@ fn untagged(kind: u16, payload: &[u8]) -> Option<(u16, &[u8])> {
 }
 
 pub(crate) fn in_mpls(payload: &[u8]) -> Option<&[u8]> {
+    mpls_within(payload, MOST_LAYERS)
+}
+
+fn mpls_within(payload: &[u8], layers: usize) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     for _ in 0..MOST_TAGS {
         let bottom_of_stack = bytes.u32()? & 0x100 != 0;
@@ -173,20 +189,23 @@ pub(crate) fn in_mpls(payload: &[u8]) -> Option<&[u8]> {
             return match bytes.0.first()? >> 4 {
                 4 | 6 => Some(bytes.0),
                 // A pseudowire with its control word.
-                0 => in_ethernet(bytes.0.get(4..)?),
-                _ => in_ethernet(bytes.0),
+                0 => ethernet_within(bytes.0.get(4..)?, layers),
+                _ => ethernet_within(bytes.0, layers),
             };
         }
     }
     None
 }
 
-fn in_pppoe(payload: &[u8]) -> Option<&[u8]> {
-    in_ppp(payload.get(6..)?)
-}
+/// The length of the header of a session of PPPoE.
+const PPPOE_BYTES: usize = 6;
 
 /// Returns the IP packet in a PPP frame, with or without address and control fields.
 pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
+    ppp_within(payload, MOST_LAYERS)
+}
+
+fn ppp_within(payload: &[u8], layers: usize) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     if payload.starts_with(&[0xff, 0x03]) {
         bytes.take(2)?;
@@ -198,7 +217,7 @@ pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
             0x21 | 0x57 => Some(bytes.0),
             _ => None,
         },
-        0x02 if bytes.u8()? == 0x81 => in_mpls(bytes.0),
+        0x02 if bytes.u8()? == 0x81 => mpls_within(bytes.0, layers),
         _ => None,
     }
 }

@@ -321,6 +321,19 @@ fn links_and_tunnels_that_are_encrypted_are_counted() {
     }
 }
 
+/// Ethernet in Ethernet, over and over, in a frame as long as a block may be.
+#[test]
+fn frames_in_frames_are_looked_into_so_far() {
+    let bridged = [&[2; 12][..], &[0x65, 0x58]].concat();
+    for inner in
+        [bridged.clone(), [&bridged[..12], &[0x88, 0x47, 0, 0, 1, 64, 0, 0, 0, 0]].concat()]
+    {
+        let frame = inner.repeat((15 << 20) / inner.len());
+        let (found, stop) = read(&pcap(0xa1b2_c3d4, false, 0, ETHERNET, &[frame]));
+        assert!(found.is_empty() && stop.is_none(), "{stop:?}");
+    }
+}
+
 #[test]
 fn a_simple_packet_has_no_time() {
     let frame = ip_v4(6, &tcp());
