@@ -179,6 +179,7 @@ impl Analyser {
 
     fn packet(&mut self, packet: &[u8], at: At, depth: u8, emit: &mut dyn FnMut(Handshake)) {
         if depth > DEEPEST_TUNNEL {
+            self.unsupported.count(Unsupported::TooDeep);
             return;
         }
         let Some(packet) = ip::parse(packet) else { return };
@@ -202,7 +203,7 @@ impl Analyser {
             17 => self.datagram(packet, at, emit),
             // IP in IP, IPv6 in IP.
             4 | 41 => Some(packet.payload),
-            47 => in_gre(packet.payload),
+            47 => self.gre(packet.payload),
             137 => link::in_mpls(packet.payload),
             // ESP, EtherIP, IPComp, L2TPv3.
             protocol @ (50 | 97 | 108 | 115) => {
@@ -214,6 +215,18 @@ impl Analyser {
         if let Some(inner) = inner {
             self.packet(inner, at, depth + 1, emit);
         }
+    }
+
+    /// Takes a packet of GRE. Returns the IP packet in it.
+    fn gre<'a>(&mut self, payload: &'a [u8]) -> Option<&'a [u8]> {
+        let (kind, payload) = in_gre(payload)?;
+        let inner = link::in_ethertype(kind, payload);
+        if inner.is_none()
+            && let Some(kind) = link::hidden_ethertype(kind, payload)
+        {
+            self.unsupported.count(kind);
+        }
+        inner
     }
 
     /// Takes a UDP datagram. Returns the IP packet in it if it belongs to a tunnel.
@@ -293,8 +306,9 @@ impl Limits {
     }
 }
 
-/// The IP packet in a GRE packet (RFC 2784, 2890; PPTP uses version 1).
-fn in_gre(payload: &[u8]) -> Option<&[u8]> {
+/// The EtherType in a GRE packet (RFC 2784, 2890; PPTP uses version 1), and what follows. That of what ERSPAN mirrors is
+/// Ethernet.
+fn in_gre(payload: &[u8]) -> Option<(u16, &[u8])> {
     let mut bytes = Bytes(payload);
     let flags = bytes.u16()?;
     let kind = bytes.u16()?;
@@ -305,15 +319,15 @@ fn in_gre(payload: &[u8]) -> Option<&[u8]> {
     bytes.take(words * 4)?;
     match kind {
         // ERSPAN II has an 8-byte header if there is a sequence number.
-        0x88be if flags & 0x1000 != 0 => link::in_ethernet(bytes.0.get(8..)?),
-        0x88be => link::in_ethernet(bytes.0),
+        0x88be if flags & 0x1000 != 0 => Some((link::ETHERNET, bytes.0.get(8..)?)),
+        0x88be => Some((link::ETHERNET, bytes.0)),
         // ERSPAN III: 12 bytes, and 8 more if the last bit says so.
         0x22eb => {
             let header = bytes.take(12)?;
             bytes.take(usize::from(header.last()? & 1) * 8)?;
-            link::in_ethernet(bytes.0)
+            Some((link::ETHERNET, bytes.0))
         }
-        _ => link::in_ethertype(kind, bytes.0),
+        _ => Some((kind, bytes.0)),
     }
 }
 

@@ -54,21 +54,38 @@ pub(crate) fn hidden(link: i32, frame: &[u8]) -> Option<Unsupported> {
         return Some(Unsupported::ProtectedWifi);
     }
     let (kind, payload) = ethertype(link, frame)?;
-    let (kind, _) = untagged(kind, payload)?;
+    hidden_ethertype(kind, payload)
+}
+
+/// Returns the reason for which no IP packet is found after an EtherType, if there may be one.
+pub(crate) fn hidden_ethertype(kind: u16, payload: &[u8]) -> Option<Unsupported> {
+    let (mut kind, mut payload) = untagged(kind, payload)?;
+    for _ in 0..MOST_TAGS {
+        if kind != ETHERNET {
+            break;
+        }
+        (kind, payload) = ethertype(1, payload)?;
+        (kind, payload) = untagged(kind, payload)?;
+    }
+    if kind == ETHERNET {
+        return Some(Unsupported::TooDeep);
+    }
     let is_without_ip = || WITHOUT_IP.iter().any(|kinds| kinds.contains(&kind));
     let is_known = IP.contains(&kind) || TUNNELS.contains(&kind) || is_without_ip();
     (kind >= LEAST_ETHERTYPE && !is_known).then_some(Unsupported::EtherType(kind))
 }
 
 const IP: [u16; 2] = [0x0800, 0x86dd];
+/// Ethernet that is bridged.
+pub(crate) const ETHERNET: u16 = 0x6558;
 /// MPLS, sessions of PPPoE, Ethernet, and PPP.
-const TUNNELS: [u16; 5] = [0x8847, 0x8848, 0x8864, 0x6558, 0x880b];
+const TUNNELS: [u16; 5] = [0x8847, 0x8848, 0x8864, ETHERNET, 0x880b];
 /// Smaller numbers are lengths (IEEE 802.3, 3.2.6).
 const LEAST_ETHERTYPE: u16 = 0x600;
 /// Protocols of the link itself, and others that carry no IP.
 const WITHOUT_IP: [&[u16]; 9] = [
-    // ARP, RARP, wake on LAN, AppleTalk and its ARP, IPX.
-    &[0x0806, 0x8035, 0x0842, 0x809b, 0x80f3, 0x8137],
+    // ARP, RARP, NHRP, wake on LAN, AppleTalk and its ARP, IPX.
+    &[0x0806, 0x8035, 0x2001, 0x0842, 0x809b, 0x80f3, 0x8137],
     // DECnet: its dump, console, routing and terminals.
     &[0x6001, 0x6002, 0x6003, 0x6004],
     // AVTP, and the reservations and registrations of bridges: MSRP, MVRP, MMRP.
@@ -141,7 +158,7 @@ fn ethertype_within(kind: u16, payload: &[u8], layers: usize) -> Option<&[u8]> {
         (0x0800 | 0x86dd, payload) => Some(payload),
         (0x8847 | 0x8848, payload) => mpls_within(payload, layers),
         (0x8864, payload) => ppp_within(payload.get(PPPOE_BYTES..)?, layers),
-        (0x6558, payload) => ethernet_within(payload, layers),
+        (ETHERNET, payload) => ethernet_within(payload, layers),
         (0x880b, payload) => ppp_within(payload, layers),
         _ => None,
     }

@@ -3,7 +3,9 @@
 
 use std::fmt;
 
-/// The most kinds counted in one capture.
+use crate::limits::DEEPEST_TUNNEL;
+
+/// The most kinds in one capture that are told apart.
 const MOST_KINDS: usize = 16;
 
 /// A kind of frame or packet that is not looked into.
@@ -24,6 +26,10 @@ pub enum Unsupported {
     EspInUdp,
     /// `WireGuard`.
     WireGuard,
+    /// Tunnels inside more tunnels than are looked into.
+    TooDeep,
+    /// All kinds that come after the most that are told apart.
+    Others,
 }
 
 impl fmt::Display for Unsupported {
@@ -36,6 +42,8 @@ impl fmt::Display for Unsupported {
             Self::ProtectedWifi => f.write_str("encrypted 802.11"),
             Self::EspInUdp => f.write_str("ESP in UDP"),
             Self::WireGuard => f.write_str("WireGuard"),
+            Self::TooDeep => write!(f, "packets in more than {DEEPEST_TUNNEL} tunnels"),
+            Self::Others => f.write_str("other kinds"),
             Self::IpProtocol(number) => {
                 let name = match number {
                     50 => " (ESP)",
@@ -52,7 +60,10 @@ impl fmt::Display for Unsupported {
 
 /// How many frames of each kind there were.
 #[derive(Debug, Default)]
-pub(crate) struct UnsupportedFrames(Vec<(Unsupported, u64)>);
+pub(crate) struct UnsupportedFrames {
+    kinds: Vec<(Unsupported, u64)>,
+    of_other_kinds: u64,
+}
 
 impl UnsupportedFrames {
     pub(crate) fn count(&mut self, kind: Unsupported) {
@@ -60,14 +71,20 @@ impl UnsupportedFrames {
     }
 
     pub(crate) fn add(&mut self, kind: Unsupported, frames: u64) {
-        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == kind) {
+        if let Some((_, count)) = self.kinds.iter_mut().find(|(known, _)| *known == kind) {
             *count += frames;
-        } else if frames > 0 && self.0.len() < MOST_KINDS {
-            self.0.push((kind, frames));
+        } else if frames > 0 && self.kinds.len() < MOST_KINDS {
+            self.kinds.push((kind, frames));
+        } else {
+            self.of_other_kinds += frames;
         }
     }
 
     pub(crate) fn into_counts(self) -> Vec<(Unsupported, u64)> {
-        self.0
+        let Self { mut kinds, of_other_kinds } = self;
+        if of_other_kinds > 0 {
+            kinds.push((Unsupported::Others, of_other_kinds));
+        }
+        kinds
     }
 }

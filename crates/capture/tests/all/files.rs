@@ -274,7 +274,23 @@ fn links_and_tunnels_that_are_encrypted_are_counted() {
     let (esp, ike) = (cell([0x5a, 1, 2, 3], 100), cell([0; 4], 100));
     let initial = [&[0xc3, 0, 0, 0, 1][..], &[8; 1_195]].concat();
     let tagged = [&[0, 5, 0x88, 0xe5][..], &[0; 60]].concat();
-    let cases: [(&str, u32, Vec<u8>, Option<Unsupported>); 22] = [
+    let gre = |kind: [u8; 2], payload: &[u8]| ip_v4(47, &[&[0, 0], &kind[..], payload].concat());
+    let deep = [&[2; 12][..], &[0x65, 0x58]].concat().repeat(99);
+    let sequenced = [&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1][..], &[0; 8]].concat();
+    let mirrored = ip_v4(47, &[&sequenced[..], &ethernet(0x88e5, &[0; 60])].concat());
+    let cases: [(&str, u32, Vec<u8>, Option<Unsupported>); 29] = [
+        ("unknown in GRE", RAW, gre([0x89, 0x4f], &[0; 60]), Some(Unsupported::EtherType(0x894f))),
+        (
+            "unknown in bridged GRE",
+            RAW,
+            gre([0x65, 0x58], &ethernet(0x8100, &tagged)),
+            Some(Unsupported::EtherType(0x88e5)),
+        ),
+        ("too much in GRE", RAW, gre([0x65, 0x58], &deep), Some(Unsupported::TooDeep)),
+        ("MACsec in ERSPAN", RAW, mirrored, Some(Unsupported::EtherType(0x88e5))),
+        ("ARP in bridged GRE", RAW, gre([0x65, 0x58], &ethernet(0x0806, &[0; 60])), None),
+        ("next hops in GRE", RAW, gre([0x20, 0x01], &[0; 60]), None),
+        ("a sign of life in GRE", RAW, gre([0, 0], &[]), None),
         ("MACsec", 1, ethernet(0x88e5, &[0; 60]), Some(Unsupported::EtherType(0x88e5))),
         ("MACsec behind VLAN", 1, ethernet(0x8100, &tagged), Some(Unsupported::EtherType(0x88e5))),
         ("unknown", 1, ethernet(0x1234, &[0; 60]), Some(Unsupported::EtherType(0x1234))),
@@ -318,6 +334,29 @@ fn links_and_tunnels_that_are_encrypted_are_counted() {
         let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
         let counts = unsupported.map(|kind| (kind, 1));
         assert_eq!(summary.unsupported, Vec::from_iter(counts), "{name}");
+    }
+}
+
+/// Each kind has a place of its own up to a number; those of more kinds are counted together.
+#[test]
+fn frames_of_many_kinds_are_all_counted() {
+    let frames: Vec<_> = (0..40).map(|kind| ethernet(0x9a00 + kind, &[0; 60])).collect();
+    let capture = pcap(0xa1b2_c3d4, false, 0, ETHERNET, &frames);
+    let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+    let counted: u64 = summary.unsupported.iter().map(|(_, count)| count).sum();
+    assert_eq!((summary.frames, counted), (40, 40), "{:?}", summary.unsupported);
+    assert_eq!(summary.unsupported.last(), Some(&(Unsupported::Others, 24)));
+}
+
+#[test]
+fn a_packet_in_too_many_tunnels_is_counted() {
+    let tunnelled = |count| (0..count).fold(ip_v4(6, &tcp()), |packet, _| ip_v4(4, &packet));
+    for (tunnels, handshakes, unsupported) in
+        [(8, 1, vec![]), (9, 0, vec![(Unsupported::TooDeep, 1)])]
+    {
+        let capture = pcap(0xa1b2_c3d4, false, 0, RAW, &[tunnelled(tunnels)]);
+        let summary = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+        assert_eq!((summary.handshakes, summary.unsupported), (handshakes, unsupported));
     }
 }
 
