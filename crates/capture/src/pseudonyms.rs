@@ -1,6 +1,7 @@
 //! Anonymous results: names, addresses and file names replaced by consistent pseudonyms.
 
 use std::hash::Hasher;
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -40,11 +41,10 @@ impl Pseudonyms {
 
     /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 12] = [
+        const KINDS: [(&str, &str); 11] = [
             ("file", "file"),
             ("client_ip", "host"),
             ("server_ip", "host"),
-            ("proxied_client", "host"),
             ("ch_random", "random"),
             ("sh_random_part", "random"),
             ("offered_ticket_hash", "ticket"),
@@ -58,6 +58,15 @@ impl Pseudonyms {
             if let Some(Value::String(text)) = record.get_mut(field) {
                 *text = self.of(kind, text);
             }
+        }
+        // The pseudonym of its address, which other connections show, too. Its port stays, as all ports do.
+        if let Some(Value::String(client)) = record.get_mut("proxied_client") {
+            *client = match client.parse::<SocketAddr>() {
+                Ok(known) => {
+                    format!("{}:{}", self.of("host", &known.ip().to_string()), known.port())
+                }
+                Err(_) => self.of("host", client),
+            };
         }
         if let Some(Value::String(name)) = record.get_mut("sni") {
             *name = self.of_name(name);
@@ -132,5 +141,22 @@ mod tests {
             assert!(!text.contains(name), "{name} in {text}");
         }
         assert_eq!(record["cls"], "full");
+    }
+
+    /// A client that a balancer names has the pseudonym of its address, whatever its port.
+    #[test]
+    fn a_client_behind_a_balancer_has_one_pseudonym() {
+        let pseudonyms = Pseudonyms::new([7; 16]);
+        for address in ["192.0.2.1", "2001:db8::1"] {
+            let ip: std::net::IpAddr = address.parse().unwrap();
+            let mut record = serde_json::json!({ "client_ip": address });
+            for port in [4_000, 4_001] {
+                record["proxied_client"] = SocketAddr::new(ip, port).to_string().into();
+                record["client_ip"] = address.into();
+                pseudonyms.replace(&mut record);
+                let expected = format!("{}:{port}", record["client_ip"].as_str().unwrap());
+                assert_eq!(record["proxied_client"], expected.as_str());
+            }
+        }
     }
 }
