@@ -21,6 +21,7 @@ mod certificate;
 mod classify;
 mod clock;
 mod connections;
+mod copies;
 mod digest;
 mod dtls;
 mod error;

@@ -9,6 +9,7 @@ use super::record::{CHANGE_CIPHER_SPEC, Fragment, Plain, Record, WITH_CONNECTION
 use crate::bytes::Bytes;
 use crate::classify::Facts;
 use crate::clock::has_paused;
+use crate::copies::Copies;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::observation::{At, Endpoint, Side};
@@ -24,6 +25,7 @@ pub(super) struct Association {
     flights: [Flight; 2],
     /// The last datagram.
     last: Option<At>,
+    copies: [Copies; 2],
 }
 
 /// The records that one side sent in the clear.
@@ -66,7 +68,13 @@ impl Flight {
 
 impl Association {
     pub(super) fn new(ends: [Endpoint; 2]) -> Self {
-        Self { ends, facts: Facts::default(), flights: Default::default(), last: None }
+        Self {
+            ends,
+            facts: Facts::default(),
+            flights: Default::default(),
+            last: None,
+            copies: Default::default(),
+        }
     }
 
     /// The heap memory in use, in bytes.
@@ -85,6 +93,7 @@ impl Association {
         emit: &mut dyn FnMut(Handshake),
     ) {
         self.last = Some(at);
+        let is_copy = self.copies[side].is_one(payload, length);
         let mut has_finished = false;
         for _ in 0..MOST_RECORDS {
             let Some((record, rest)) = Record::parse(payload) else { break };
@@ -104,7 +113,9 @@ impl Association {
             }
             payload = rest;
         }
-        self.facts.datagram(side, length);
+        if !is_copy {
+            self.facts.datagram(side, length);
+        }
         if has_finished {
             self.facts.has_finished(side);
         }
@@ -142,8 +153,8 @@ impl Association {
     /// Begins another handshake between the same ends with this record of `side`.
     fn begin_anew(&mut self, side: Side, number: u64, emit: &mut dyn FnMut(Handshake)) {
         self.report(emit);
-        let last = self.last;
-        *self = Self { last, ..Self::new(self.ends) };
+        let (last, copies) = (self.last, std::mem::take(&mut self.copies));
+        *self = Self { last, copies, ..Self::new(self.ends) };
         self.flights[side].hello = Some(number);
     }
 

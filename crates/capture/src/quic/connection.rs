@@ -7,6 +7,7 @@ use super::routes::MOST_ROUTES;
 use crate::classify::Facts;
 use crate::clock::has_paused;
 use crate::connections::Listener;
+use crate::copies::Copies;
 use crate::handshake::{Carrier, Handshake};
 use crate::observation::{At, Endpoint, Side};
 use crate::via::Preface;
@@ -40,6 +41,7 @@ pub(super) struct Connection {
     last: Option<At>,
     /// The last datagram.
     last_datagram: Option<At>,
+    copies: [Copies; 2],
     /// The memory that was counted.
     counted_bytes: usize,
 }
@@ -64,6 +66,7 @@ impl Connection {
             has_greeted: false,
             last: None,
             last_datagram: None,
+            copies: Default::default(),
             counted_bytes: 0,
         }
     }
@@ -139,16 +142,18 @@ impl Connection {
         self.is_refused = true;
     }
 
-    /// Counts a datagram, and reports the handshake if nothing that follows can change it.
+    /// Counts a datagram of `length` bytes once, and reports the handshake if nothing that follows can change it.
     pub(super) fn datagram(
         &mut self,
         sender: Side,
-        length: usize,
+        (payload, length): (&[u8], usize),
         at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
         self.last_datagram = Some(at);
-        self.facts.datagram(sender, length);
+        if !self.copies[sender].is_one(payload, length) {
+            self.facts.datagram(sender, length);
+        }
         self.report_if_complete(emit);
     }
 

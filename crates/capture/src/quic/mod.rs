@@ -101,7 +101,7 @@ impl Connections {
         };
         self.coalesced(path, first.to, rest, at, emit);
         if let Some(connection) = self.connections.get_mut(&place.number) {
-            connection.datagram(place.sender, length, at, emit);
+            connection.datagram(place.sender, (payload, length), at, emit);
             let [before, now] = connection.count_bytes();
             self.held_bytes = self.held_bytes + now - before;
         }

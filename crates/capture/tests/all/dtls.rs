@@ -138,6 +138,25 @@ fn a_handshake_is_over_with_its_finished_messages() {
     }
 }
 
+/// What was captured on two interfaces was sent once.
+#[test]
+fn bytes_of_datagrams_captured_twice_count_once() {
+    for datagrams in [full(), resumed()] {
+        let once = handshake(&datagrams);
+        let twice: Datagrams =
+            datagrams.iter().flat_map(|sent| [sent.clone(), sent.clone()]).collect();
+        // All that one interface shows of a flight may come before what the other one shows.
+        let flights = datagrams.chunk_by(|one, other| one.0 == other.0);
+        let in_flights: Datagrams = flights.flat_map(|flight| [flight, flight].concat()).collect();
+        for copied in [twice, in_flights] {
+            let found = handshake(&copied);
+            assert_eq!(found.cls, once.cls);
+            assert_eq!(found.bytes_from_client, once.bytes_from_client);
+            assert_eq!(found.bytes_from_server, once.bytes_from_server);
+        }
+    }
+}
+
 /// Whatever is lost, and whatever comes late, a verdict is right or unknown.
 #[test]
 fn what_is_lost_or_late_makes_nothing_wrong() {

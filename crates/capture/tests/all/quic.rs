@@ -169,6 +169,23 @@ fn a_handshake_is_given_once_both_sides_are_past_their_hellos() {
     assert_eq!((handshake.proof_frame, handshake.completed), (Some(2), true));
 }
 
+/// What was captured on two interfaces was sent once.
+#[test]
+fn bytes_of_datagrams_captured_twice_count_once() {
+    let (hello, answer) = (hello(), FROM_SERVER.with(&accepting()));
+    let (of_client, of_server) = (handshake_to(&ID, &[]), handshake_to(&[], &ID));
+    let sent = [(CLIENT, hello), (SERVER, answer), (SERVER, of_server), (CLIENT, of_client)];
+    for order in [vec![0, 1, 2, 3], vec![0, 0, 1, 1, 2, 2, 3, 3], vec![0, 0, 1, 2, 1, 2, 3, 3]] {
+        let mut capture = Capture::new();
+        order.iter().for_each(|place: &usize| send(&mut capture, sent[*place].0, &sent[*place].1));
+        let handshake = capture.handshake();
+        let bytes = [CLIENT, SERVER].map(|from| -> u64 {
+            sent.iter().filter(|sent| sent.0 == from).map(|sent| sent.1.len() as u64).sum()
+        });
+        assert_eq!([handshake.bytes_from_client, handshake.bytes_from_server], bytes, "{order:?}");
+    }
+}
+
 #[test]
 fn an_answer_that_comes_first_waits_for_its_keys() {
     let mut capture = Capture::new();
