@@ -104,6 +104,28 @@ impl Preface {
     }
 }
 
+/// Returns the length of a request for TLS at the beginning of a segment, or of the answer to one, where it is known
+/// without what came before.
+pub(crate) fn request_length(bytes: &[u8]) -> Option<usize> {
+    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    const LONGEST_HEAD_BYTES: usize = 8 << 10;
+    /// The capability `CLIENT_SSL`, in the second byte of the flags.
+    const CLIENT_SSL: u8 = 8;
+    match bytes {
+        [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f, ..] => Some(8),
+        // The answer of PostgreSQL.
+        [b'S'] | [b'S', 22, 3, ..] => Some(1),
+        // An SSLRequest of MySQL: 32 bytes in packet 1.
+        [32, 0, 0, 1, _, flags, ..] if flags & CLIENT_SSL != 0 => Some(36),
+        _ if starts_with(bytes, b"CONNECT ") || starts_with(bytes, b"HTTP/1.") => {
+            let head = bytes.get(..LONGEST_HEAD_BYTES).unwrap_or(bytes);
+            let end = head.windows(END_OF_HEAD.len()).position(|end| end == END_OF_HEAD)?;
+            Some(end + END_OF_HEAD.len())
+        }
+        _ => None,
+    }
+}
+
 fn recognise(bytes: &[u8]) -> Option<Via> {
     binary(bytes).or_else(|| greeting(bytes)).or_else(|| command(bytes))
 }

@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 
 use crate::limits::LARGEST_FLIGHT_BYTES;
 use crate::proxy::{self, Header};
+use crate::via::request_length;
 use begin::{Verdict, is_any_record, is_first_record, is_sslv2_hello};
 pub(crate) use message::Message;
 use message::{collect, is_filled_by_messages};
@@ -288,6 +289,10 @@ impl Stream {
                 }
             }
         }
+        if let Some((request, rest)) = split_request(bytes) {
+            self.skip(request, listener);
+            return !rest.is_empty() && self.searched(rest, expected, listener);
+        }
         if let Some(tunnel) = Framed::beginning(bytes).filter(|_| self.skipped == 0) {
             self.tunnel = Some(Box::new(tunnel));
             listener.event(Event::Tunnelled);
@@ -434,6 +439,13 @@ impl Stream {
         }
         rest
     }
+}
+
+/// Splits off a request for TLS, or the answer to one, if a record may follow: a side that does not wait sends both in one
+/// segment.
+fn split_request(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (request, rest) = bytes.split_at_checked(request_length(bytes)?)?;
+    matches!(is_first_record(rest), Verdict::Record | Verdict::Unclear).then_some((request, rest))
 }
 
 #[derive(Debug)]

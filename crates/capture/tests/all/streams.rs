@@ -139,6 +139,56 @@ fn tls_after_other_bytes_is_not_direct() {
     assert_eq!((handshake.cls, handshake.direct), (Class::Full, false));
 }
 
+/// A client that does not wait for the answer to its request sends its hello right behind it, and so may the other end.
+#[test]
+fn tls_in_one_segment_with_what_asks_for_it_is_found() {
+    const POSTGRESQL: [u8; 8] = [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f];
+    let mysql = [&[32, 0, 0, 1, 5, 0xae, 0xff, 1][..], &[0; 28]].concat();
+    let greeting = [&[74, 0, 0, 0, 10][..], b"8.0.36\0", &[0; 66]].concat();
+    let connect = b"CONNECT rejoin.example:443 HTTP/1.1\r\nHost: rejoin.example\r\n\r\n";
+    let proxy = b"PROXY TCP4 192.0.2.9 192.0.2.8 4000 5432\r\n";
+    let (client, server) = full_1_2();
+    let hello = record(22, &client_hello(1, &[])).len();
+    for (via, greeting, request, answer) in [
+        (Via::Connect, &[][..], &connect[..], &b"HTTP/1.1 200 OK\r\n\r\n"[..]),
+        (Via::Postgresql, &[], &POSTGRESQL, b"S"),
+        (Via::Mysql, &greeting, &mysql, b""),
+        (Via::Postgresql, &[], &[&proxy[..], &POSTGRESQL].concat(), b"S"),
+    ] {
+        let with_request = [request, &client[..hello]].concat();
+        let with_answer = [answer, &server].concat();
+        // The answer may also come alone, and so may any part of the hello.
+        for (cut, is_alone) in [(0, false), (0, true), (1, false), (5, true), (9, true)] {
+            let mut capture = Capture::new();
+            if !greeting.is_empty() {
+                capture.server(0, greeting);
+            }
+            let (first, rest) = with_request.split_at(with_request.len() - hello + cut);
+            match cut {
+                0 => capture.client(0, &with_request),
+                _ => {
+                    capture.client(0, first);
+                    capture.client(first.len(), rest);
+                }
+            }
+            let begun = greeting.len();
+            match is_alone && !answer.is_empty() {
+                true => {
+                    capture.server(begun, answer);
+                    capture.server(begun + answer.len(), &server);
+                }
+                false => capture.server(begun, &with_answer),
+            }
+            capture.client(with_request.len(), &client[hello..]);
+            let found = capture.handshakes();
+            assert_eq!(found.len(), 1, "{via:?} {cut} {is_alone}");
+            assert_eq!((found[0].cls, found[0].via), (Class::Full, Some(via)), "{cut} {is_alone}");
+            assert_eq!((found[0].ch_whole, found[0].completed), (Some(true), true));
+            assert!(!found[0].direct);
+        }
+    }
+}
+
 /// A SYN before the byte with this sequence number; the server's has an ACK.
 fn syn(from: u16, begin: u32) -> Vec<u8> {
     let to = if from == CLIENT { SERVER } else { CLIENT };
