@@ -475,8 +475,12 @@ fn pcapng(
         if let Some(Form::Pcap) = Form::of_another(window)? {
             return Ok(Some(Form::Pcap));
         }
+        check_block_length(window.data(), section.big_endian)?;
+        if let Some(length) = unread_length(window.data(), section.big_endian) {
+            pass_over(window, length, section.big_endian)?;
+            continue;
+        }
         let data = window.data();
-        check_block_length(data, section.big_endian)?;
         let parsed = if section.big_endian { parse_block_be(data) } else { parse_block_le(data) };
         match parsed {
             Ok((rest, block)) => {
@@ -516,6 +520,38 @@ fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
         Some(length) if length as usize > LARGEST_BLOCK_BYTES => Err(Fault::TooLong),
         _ => Ok(()),
     }
+}
+
+/// The length of a block that is passed over unread: names, secrets, a journal, or of a type that we do not know. The parser
+/// would refuse some whose content breaks its rules, and the packets behind them with it.
+fn unread_length(block: &[u8], big_endian: bool) -> Option<usize> {
+    const SECTION: u32 = 0x0a0d_0d0a;
+    const INTERFACE: u32 = 1;
+    const SIMPLE_PACKET: u32 = 3;
+    const STATISTICS: u32 = 5;
+    const ENHANCED_PACKET: u32 = 6;
+    /// Apple's.
+    const PROCESS: u32 = 0x8000_0001;
+    let kind = number(block, 0, big_endian)?;
+    let is_read = matches!(
+        kind,
+        SECTION | INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | ENHANCED_PACKET | PROCESS
+    );
+    let length = number(block, 4, big_endian)?;
+    (!is_read).then_some(length as usize)
+}
+
+/// Passes over a block of this length, which stands at its end once more.
+fn pass_over(window: &mut Window<'_>, length: usize, big_endian: bool) -> Result<(), Fault> {
+    if !window.fill(length)? {
+        return Err(Fault::Truncated);
+    }
+    let again = number(window.data(), length - size_of::<u32>(), big_endian);
+    if again.is_none_or(|again| again as usize != length) {
+        return Err(Fault::Corrupt);
+    }
+    window.consume(length);
+    Ok(())
 }
 
 fn pcapng_block(

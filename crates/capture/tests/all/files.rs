@@ -373,6 +373,40 @@ fn frames_in_frames_are_looked_into_so_far() {
     }
 }
 
+/// Blocks that hold no packets are not read, and may hold what they like.
+#[test]
+fn a_block_without_packets_may_hold_anything() {
+    const NAMES: u32 = 4;
+    const SECRETS: u32 = 10;
+    const JOURNAL: u32 = 9;
+    let name = [&[1, 0, 9, 0, 10, 0, 0, 1][..], b"host\0", &[0; 3]].concat();
+    let frame = ip_v4(6, &tcp());
+    let time = u64::from(TIME.0) * 1_000_000 + u64::from(TIME.1);
+    for (kind, body) in [
+        (NAMES, [&name[..], &[0; 4]].concat()),
+        (NAMES, name.clone()),
+        (NAMES, vec![]),
+        (NAMES, [&name[..], &[1, 0, 0xff, 0xff]].concat()),
+        (NAMES, vec![2, 0, 1, 0, 7, 7, 7, 7]),
+        (SECRETS, vec![1; 4]),
+        (SECRETS, [&[0x4b, 0x53, 0x4c, 0x54][..], &[0xff; 4]].concat()),
+        (JOURNAL, b"A=b\n".to_vec()),
+        (0x0bad, vec![]),
+        (77, vec![]),
+    ] {
+        let block = block(kind, &body);
+        let capture = [section(RAW), block.clone(), packet(0, time, &frame)].concat();
+        assert_found(&format!("{kind}: {body:?}"), &capture);
+        // Its length is to be sound.
+        let mut other = block.clone();
+        *other.last_mut().unwrap() = 1;
+        let capture = [section(RAW), other, packet(0, time, &frame)].concat();
+        assert!(matches!(read(&capture).1, Some(Stop::Corrupt { frames: 0 })), "{kind}");
+        let capture = [section(RAW), block[..block.len() - 1].to_vec()].concat();
+        assert!(matches!(read(&capture).1, Some(Stop::Truncated { frames: 0 })), "{kind}");
+    }
+}
+
 #[test]
 fn a_simple_packet_has_no_time() {
     let frame = ip_v4(6, &tcp());
