@@ -28,9 +28,9 @@ use outputs::Outputs;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Captures are pcap or pcapng files of any link layer, also in gzip or zstd. TLS, QUIC and DTLS are
-found on every port. Folders are searched for captures; if one folder is the only argument, names
-are relative to it. - is standard input.
+Captures are pcap or pcapng files of the usual link layers, also in gzip or zstd. Frames that cannot
+be looked into are counted. TLS, QUIC and DTLS are found on every port. Folders are searched for
+captures; if one folder is the only argument, names are relative to it. - is standard input.
 The report counts full and resumed handshakes. It estimates what each application could have resumed
 itself, and what sharing sessions on the client and between servers would save. docs/capture.md
 explains the figures and names sources for --networks.
