@@ -49,6 +49,11 @@ pub(crate) fn hidden(link: i32, frame: &[u8]) -> Option<Unsupported> {
         let (link, packet) = in_pktap(frame)?;
         return hidden(link, packet);
     }
+    match link {
+        9 | 50 => return hidden_ppp(frame),
+        51 => return hidden_ppp(frame.get(PPPOE_BYTES..)?),
+        _ => {}
+    }
     let wifi = wifi_frame(link, frame).and_then(WifiData::of);
     if wifi.is_some_and(|data| data.is_protected) {
         return Some(Unsupported::ProtectedWifi);
@@ -67,8 +72,11 @@ pub(crate) fn hidden_ethertype(kind: u16, payload: &[u8]) -> Option<Unsupported>
         (kind, payload) = ethertype(1, payload)?;
         (kind, payload) = untagged(kind, payload)?;
     }
-    if kind == ETHERNET {
-        return Some(Unsupported::TooDeep);
+    match kind {
+        ETHERNET => return Some(Unsupported::TooDeep),
+        0x8864 => return hidden_ppp(payload.get(PPPOE_BYTES..)?),
+        0x880b => return hidden_ppp(payload),
+        _ => {}
     }
     let is_without_ip = || WITHOUT_IP.iter().any(|kinds| kinds.contains(&kind));
     let is_known = IP.contains(&kind) || TUNNELS.contains(&kind) || is_without_ip();
@@ -223,20 +231,35 @@ pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
 }
 
 fn ppp_within(payload: &[u8], layers: usize) -> Option<&[u8]> {
-    let mut bytes = Bytes(payload);
-    if payload.starts_with(&[0xff, 0x03]) {
-        bytes.take(2)?;
-    }
-    match bytes.u8()? {
-        // A one-byte protocol number.
-        0x21 | 0x57 => Some(bytes.0),
-        0x00 => match bytes.u8()? {
-            0x21 | 0x57 => Some(bytes.0),
-            _ => None,
-        },
-        0x02 if bytes.u8()? == 0x81 => mpls_within(bytes.0, layers),
+    match ppp_protocol(payload)? {
+        (0x21 | 0x57, packet) => Some(packet),
+        (0x281, stack) => mpls_within(stack, layers),
         _ => None,
     }
+}
+
+/// Returns the protocol in a PPP frame, with or without address and control fields, and what follows.
+fn ppp_protocol(payload: &[u8]) -> Option<(u16, &[u8])> {
+    let mut bytes = Bytes(payload.strip_prefix(&[0xff, 0x03]).unwrap_or(payload));
+    let first = bytes.u8()?;
+    // The second byte of a number is odd, and the first one even. A first byte of 0 may be missing (RFC 1661, 6.5).
+    let second = if first & 1 == 0 { Some(bytes.u8()?) } else { None };
+    let number = second.map_or(first.into(), |second| u16::from_be_bytes([first, second]));
+    Some((number, bytes.0))
+}
+
+/// Returns the protocol of a PPP frame if there may be an IP packet in it that cannot be read.
+fn hidden_ppp(payload: &[u8]) -> Option<Unsupported> {
+    const HIDING: [u16; 15] = [
+        // Compressed headers: ROHC, and those of RFC 1144 and RFC 2507.
+        0x03, 0x05, 0x2d, 0x2f, 0x61, 0x63, 0x65, 0x67, 0x69,
+        // Bridged frames, and parts of packets (RFC 3518, RFC 1990).
+        0x31, 0x3d, //
+        // Encrypted and compressed packets (RFC 1968, RFC 1962; MPPE, RFC 3078).
+        0x53, 0x55, 0xfb, 0xfd,
+    ];
+    let (protocol, _) = ppp_protocol(payload)?;
+    HIDING.contains(&protocol).then_some(Unsupported::PppProtocol(protocol))
 }
 
 /// Returns the IP packet in an unencrypted 802.11 data frame.

@@ -20,6 +20,8 @@ pub enum Unsupported {
     IpProtocol(u8),
     /// A protocol that is not known over Ethernet or its like, as an EtherType.
     EtherType(u16),
+    /// A protocol of PPP that compresses or encrypts packets, or parts them.
+    PppProtocol(u16),
     /// Encrypted data of 802.11.
     ProtectedWifi,
     /// ESP in UDP (RFC 3948).
@@ -39,6 +41,15 @@ impl fmt::Display for Unsupported {
             Self::NoInterface => f.write_str("interfaces that the file does not describe"),
             Self::EtherType(0x88e5) => f.write_str("EtherType 0x88e5 (MACsec)"),
             Self::EtherType(number) => write!(f, "EtherType {number:#06x}"),
+            Self::PppProtocol(number) => {
+                let name = match number {
+                    0x3d => " (Multilink)",
+                    0x53 | 0x55 => " (encrypted)",
+                    0xfb | 0xfd => " (compressed or encrypted)",
+                    _ => "",
+                };
+                write!(f, "PPP protocol {number:#06x}{name}")
+            }
             Self::ProtectedWifi => f.write_str("encrypted 802.11"),
             Self::EspInUdp => f.write_str("ESP in UDP"),
             Self::WireGuard => f.write_str("WireGuard"),

@@ -350,6 +350,29 @@ fn what_gre_hides_is_counted() {
     }
 }
 
+/// PPP compresses and encrypts what it carries, such as PPTP, whose packets are IP packets no more.
+#[test]
+fn what_ppp_hides_is_counted() {
+    const PPP: u32 = 9;
+    let hidden = |protocol| Some(Unsupported::PppProtocol(protocol));
+    let with = |head: &[u8]| [head, &[0xa5; 60]].concat();
+    let mut encrypted = pptp(&[0xa5; 60]);
+    encrypted[18..20].copy_from_slice(&[0, 0xfd]);
+    let session = |protocol| ethernet(0x8864, &with(&[0x11, 0, 0, 1, 0, 62, 0, protocol]));
+    for (name, link, frame, unsupported) in [
+        ("encrypted", RAW, ip_v4(47, &encrypted), hidden(0xfd)),
+        ("compressed", PPP, with(&[0xff, 3, 0, 0xfd]), hidden(0xfd)),
+        ("a protocol of one byte", PPP, with(&[0xfd]), hidden(0xfd)),
+        ("Multilink", ETHERNET, session(0x3d), hidden(0x3d)),
+        ("compressed headers", 51, with(&[0x11, 0, 0, 1, 0, 62, 0, 0x2d]), hidden(0x2d)),
+        ("IPX", ETHERNET, session(0x2b), None),
+        ("the set-up of the link", PPP, with(&[0xff, 3, 0xc0, 0x21]), None),
+        ("nothing", PPP, vec![0xff, 3], None),
+    ] {
+        assert_counted(name, link, frame, unsupported);
+    }
+}
+
 /// Each kind has a place of its own up to a number; those of more kinds are counted together.
 #[test]
 fn frames_of_many_kinds_are_all_counted() {
