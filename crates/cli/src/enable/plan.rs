@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::path::Path;
 
+use rejoin_cache::{Capacity, Layout, Settings};
 use siphasher::sip::SipHasher13;
 
 use super::files::{self, Written};
@@ -39,7 +40,7 @@ impl Plan {
         let settings = files::settings(name);
         let before = unit.openssl_conf.clone().filter(|file| *file != settings);
         let before = before.unwrap_or_else(openssl_conf::system);
-        let capacity_line = format!("capacity = {}MiB", capacity.0.div_ceil(1 << 20));
+        let capacity_line = format!("capacity = {}MiB", mebibytes(capacity)?);
         let cache_line = format!("cache = {}", cache_name(name));
         let mut lines = vec![cache_line.as_str(), capacity_line.as_str()];
         if is_stateful {
@@ -50,7 +51,7 @@ impl Plan {
         // systemd takes a backslash, as in the name of a unit, for the start of an escape.
         let path = settings.display().to_string().replace('\\', "\\\\");
         let mut drop_in = format!("[Service]\nEnvironment=OPENSSL_CONF={path}\n");
-        let lockable_bytes = capacity.0 + BESIDES;
+        let lockable_bytes = capacity.0.saturating_add(BESIDES);
         if unit.user.is_some() && unit.lockable_bytes < lockable_bytes {
             // The cache then is never swapped out.
             drop_in += &format!("LimitMEMLOCK={}M\n", lockable_bytes.div_ceil(1 << 20));
@@ -60,6 +61,20 @@ impl Plan {
             Written::new(files::drop_in(unit), name, &drop_in),
         ];
         Ok(Self { files, notes: notes(unit, linked) })
+    }
+}
+
+/// Returns a capacity in MiB, rounded up.
+///
+/// # Errors
+/// The reason why no cache can have it.
+fn mebibytes(capacity: Bytes) -> Result<u64, String> {
+    let rounded = capacity.0.div_ceil(1 << 20);
+    let bytes = rounded.checked_mul(1 << 20).ok_or("--capacity: too many bytes")?;
+    let settings = Settings::new(Capacity::Bytes(if capacity.0 == 0 { 0 } else { bytes }));
+    match Layout::for_cache(&settings) {
+        Ok(_) => Ok(rounded),
+        Err(error) => Err(format!("--capacity: {error}")),
     }
 }
 
@@ -166,6 +181,15 @@ mod tests {
         let plan = plan(&unit, &Linked::Shared).expect("a plan");
         assert!(plan.files[1].text.ends_with("LimitMEMLOCK=72M\n"), "{plan:?}");
         assert!(plan.notes[0].contains("RemoveIPC"), "{plan:?}");
+    }
+
+    #[test]
+    fn no_cache_is_planned_that_cannot_be() {
+        assert_eq!([1, 64 << 20].map(|bytes| mebibytes(Bytes(bytes))), [Ok(1), Ok(64)]);
+        for (bytes, why) in [(0, "0 bytes cannot hold"), (u64::MAX, "too many bytes")] {
+            let told = mebibytes(Bytes(bytes)).expect_err("no capacity");
+            assert!(told.starts_with("--capacity: ") && told.contains(why), "{told}");
+        }
     }
 
     #[test]
