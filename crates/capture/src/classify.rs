@@ -530,13 +530,18 @@ impl Facts {
             alpn_offered: hello.and_then(|hello| hello.protocols.as_deref()).map(str::to_owned),
             ja4: hello.and_then(|hello| hello.ja4).map(|ja4| ja4.over(carrier)),
             ech_offered: hello.and_then(|hello| hello.encrypted_hello),
-            bytes_from_client: from_client.bytes,
-            bytes_from_server: from_server.bytes,
+            bytes_from_client: from_client.seen_bytes(),
+            bytes_from_server: from_server.seen_bytes(),
         }
     }
 }
 
 impl Sent {
+    /// Returns the bytes, or `None` if there were none: the side was silent, or was not captured.
+    fn seen_bytes(self) -> Option<u64> {
+        (self.bytes > 0).then_some(self.bytes)
+    }
+
     fn add(&mut self, length: u32) {
         if !self.is_counted {
             self.bytes += u64::from(length);

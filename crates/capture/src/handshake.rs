@@ -122,10 +122,10 @@ pub struct Handshake {
     /// The bytes the client sent for the handshake: TLS records with their headers, each counted
     /// once; for QUIC and DTLS, the payload of its datagrams. Up to TLS 1.2 the count ends with its Finished
     /// message, in TLS 1.3 with its first encrypted record after the ServerHello. Bytes missing
-    /// from the capture are not counted.
-    pub bytes_from_client: u64,
+    /// from the capture are not counted; `None` if none is there, because the client was not captured, or sent nothing.
+    pub bytes_from_client: Option<u64>,
     /// The bytes the server sent; in TLS 1.3, up to the same moment.
-    pub bytes_from_server: u64,
+    pub bytes_from_server: Option<u64>,
 }
 
 impl Handshake {

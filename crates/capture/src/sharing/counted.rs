@@ -24,6 +24,7 @@ pub(super) struct CountedHandshake {
     pub(super) protocol: Protocol,
     /// True if the server gave the client a ticket or a session ID.
     pub(super) is_resumable: bool,
+    /// The bytes of each side, 0 if none were seen.
     pub(super) bytes: [u32; 2],
     pub(super) visit: Visit,
 }
@@ -155,7 +156,7 @@ impl CountedHandshake {
             is_resumable: !is_full || is_resumable(handshake),
             visit: Visit::of(handshake),
             bytes: [handshake.bytes_from_client, handshake.bytes_from_server]
-                .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
+                .map(|bytes| u32::try_from(bytes.unwrap_or(0)).unwrap_or(u32::MAX)),
         }
     }
 

@@ -129,7 +129,7 @@ fn a_handshake_is_over_with_its_finished_messages() {
             let found = handshake(&datagrams);
             assert_eq!((found.cls, found.completed), (class, true));
             let counted = [found.bytes_from_client, found.bytes_from_server];
-            assert_eq!(counted, [CLIENT, SERVER].map(bytes), "{data_of_server}");
+            assert_eq!(counted, [CLIENT, SERVER].map(|from| Some(bytes(from))), "{data_of_server}");
             // It is given before the capture ends.
             let mut analyser = Analyser::new(Limits::default());
             let part = analyser.read_part(&captured(&datagrams).0[..], |_| {}).unwrap();

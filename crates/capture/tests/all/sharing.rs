@@ -64,8 +64,8 @@ pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
         alpn_offered: None,
         ja4: None,
         ech_offered: None,
-        bytes_from_client: 500,
-        bytes_from_server: 4_000,
+        bytes_from_client: Some(500),
+        bytes_from_server: Some(4_000),
     }
 }
 
@@ -134,7 +134,7 @@ fn bytes_of_handshakes_that_were_not_seen_are_not_known() {
     // With a resumption all of it is known.
     let resumed = Handshake {
         cls: Class::Resumed,
-        bytes_from_server: 500,
+        bytes_from_server: Some(500),
         ..full(3, "192.0.2.1", "a.example")
     };
     let [one, other] = again;
@@ -143,7 +143,7 @@ fn bytes_of_handshakes_that_were_not_seen_are_not_known() {
     assert!(json["average"][1]["latency_ms"].is_f64(), "{json}");
     assert!(!text.contains("the model counts bytes") && !page.contains("the model counts bytes"));
     // A side that was not captured sent something all the same.
-    let half = Handshake { bytes_from_client: 0, ..full(4, "192.0.2.1", "a.example") };
+    let half = Handshake { bytes_from_client: None, ..full(4, "192.0.2.1", "a.example") };
     let (json, text, _) = report(MODEL, &[("one", &[half, resumed])]);
     assert_eq!(
         (&json["wire"]["full"], &json["measured"][0]["full"]["bytes"]),
