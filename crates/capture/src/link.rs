@@ -243,8 +243,10 @@ fn ppp_protocol(payload: &[u8]) -> Option<(u16, &[u8])> {
     let mut bytes = Bytes(payload.strip_prefix(&[0xff, 0x03]).unwrap_or(payload));
     let first = bytes.u8()?;
     // The second byte of a number is odd, and the first one even. A first byte of 0 may be missing (RFC 1661, 6.5).
-    let second = if first & 1 == 0 { Some(bytes.u8()?) } else { None };
-    let number = second.map_or(first.into(), |second| u16::from_be_bytes([first, second]));
+    let number = match first & 1 {
+        0 => u16::from_be_bytes([first, bytes.u8()?]),
+        _ => u16::from(first),
+    };
     Some((number, bytes.0))
 }
 
