@@ -152,6 +152,10 @@ pub(crate) fn reading(descriptor: RawFd) {
     let waits_on = is_due && decision.is_none() && !is_closed;
     let over = if waits_on {
         drop(all.waiting.insert(descriptor, (number, waiting)));
+        // Another thread that found nothing here has taken the end away.
+        if !all.ends.iter().any(|end| end.number == number) {
+            all.await_end(descriptor, number);
+        }
         None
     } else {
         is_due.then_some(waiting)
@@ -330,6 +334,19 @@ mod tests {
                 read => bytes[..read.unwrap_or(0)].to_vec(),
             }
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_read_keeps_its_end() {
+        let offered = Offered::new("reads");
+        // As another thread does while this one reads.
+        ALL.lock().ends.retain(|end| end.descriptor != offered.descriptor);
+        for _ in 0..2 {
+            reading(offered.descriptor);
+        }
+        let ends = |end: &&super::End| end.descriptor == offered.descriptor;
+        assert_eq!(ALL.lock().ends.iter().filter(ends).count(), 1);
+        drop(ALL.lock().take(offered.descriptor));
     }
 
     #[test]
