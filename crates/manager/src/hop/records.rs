@@ -293,6 +293,9 @@ impl<'a> RecordExchange<'a> {
         if self.ended.is_some() {
             return Ok(());
         }
+        if self.endpoint.tls.is_handshaking() {
+            self.endpoint.note(records);
+        }
         self.ended = self.endpoint.work_on(records, &mut self.plaintext);
         self.is_used |= self.ended.is_some() && !self.is_done;
         self.endpoint.store_issued(self.state);

@@ -113,9 +113,10 @@ async fn serve(
         Ok(made) => made,
         Err((_, peer)) => {
             downstream.record(&service, &FAILED);
+            // Without a spare socket this connection is lost; the next one goes directly.
+            origin.failed();
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             downstream.goes_directly(Directly::ManagerFailed);
-            origin.failed();
             // The outcome concerns only the program and the server.
             let _ = pass_on(socket, spare, peer).await;
             return;

@@ -27,7 +27,7 @@ pub(crate) struct Endpoint {
     keeper: Option<Keeper>,
     /// True if the server sent a fatal alert, or a record that is none of its own.
     is_broken_off: bool,
-    /// The beginning of the handshake, where the manager reads it from a socket.
+    /// The beginning of the handshake.
     first_bytes: FirstBytes,
 }
 
@@ -62,6 +62,11 @@ impl Endpoint {
     /// Reads records of the handshake.
     pub(crate) fn read_handshake(&mut self, from: impl Read) -> io::Result<usize> {
         self.tls.read_tls(&mut Kept(&mut self.first_bytes, from))
+    }
+
+    /// Keeps records of the handshake that the program read, for [`server_hello`](Self::server_hello).
+    pub(crate) fn note(&mut self, records: &[u8]) {
+        self.first_bytes.note(records);
     }
 
     /// Returns what the server's hello says, if it was of TLS 1.2.

@@ -185,6 +185,10 @@ impl<'a> OriginHandshake<'a> {
         try_session(self.state, &self.request, tried, self.deadline).await?;
         let (connected, resumes) = self.finish(&mut upstream, attempt)?;
         if !upstream.renegotiates_securely() {
+            if let OfferedSession(Some((offered, _))) = &resumes {
+                // Later connections without a spare socket would be made because of it.
+                self.state.sessions.refused(self.cache_key(), upstream.peer.ip(), offered);
+            }
             let detail = "the server does not support secure renegotiation (RFC 5746)";
             return Err(Failure::new(ErrorKind::TlsFailed, detail));
         }
@@ -225,13 +229,15 @@ impl<'a> OriginHandshake<'a> {
     }
 
     /// Stores issued sessions: the program has verified the server. Checks the name and the validity here, because the
-    /// program may not check the name.
+    /// program may not check the name. Of a server without secure renegotiation nothing is kept: other programs may
+    /// resume it, and do not take such servers.
     pub(crate) fn keep(&self, endpoint: &mut Endpoint, resumes: &OfferedSession) {
         let (state, OfferedSession(offered)) = (self.state, resumes);
         let cache_key = &self.request.cache_key;
         let (name, unix_s) = (cache_key.host.server_name(), state.settings.clock.unix_s());
         let own = endpoint.tls.peer_certificates().and_then(<[_]>::first);
-        match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
+        let is_valid = own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok());
+        match is_valid && endpoint.renegotiates_securely() {
             // Without certificates there is nothing to store.
             true => {
                 let _ = endpoint.keep_sessions(state, cache_key, offered.as_ref());

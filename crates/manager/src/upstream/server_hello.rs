@@ -33,14 +33,18 @@ pub(crate) struct Kept<'a, S>(pub(crate) &'a mut FirstBytes, pub(crate) S);
 impl<S: Read> Read for Kept<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.1.read(buffer)?;
-        let FirstBytes(kept) = &mut *self.0;
-        let room = MOST_BYTES - kept.len();
-        kept.extend_from_slice(&buffer[..read.min(room)]);
+        self.0.note(&buffer[..read]);
         Ok(read)
     }
 }
 
 impl FirstBytes {
+    /// Keeps bytes that came, as far as there is room.
+    pub(crate) fn note(&mut self, bytes: &[u8]) {
+        let room = MOST_BYTES - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
     /// Parses the ServerHello. `None`: there is none in these bytes.
     pub(crate) fn server_hello(&self) -> Option<ServerHello> {
         let message = first_messages(&self.0);

@@ -9,10 +9,11 @@ use std::thread;
 
 use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256};
 use rejoin_testkit::clients::with_rejoin;
-use rejoin_testkit::clients::world::compiled;
+use rejoin_testkit::clients::world::{compiled, compiled_with};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::port;
 use rejoin_testkit::process::Process;
+use rejoin_testkit::proxy;
 use rejoin_testkit::shipped::library;
 use rejoin_testkit::stacks::started;
 
@@ -346,6 +347,46 @@ fn a_server_without_secure_renegotiation_is_left_to_programs() {
             assert_eq!((plain.code, &plain.stderr), (with.code, &with.stderr), "{told:?}");
             assert!(!with.goes_through, "{told:?} {with:?}");
         }
+    }
+}
+
+/// A program whose connection cannot be made again, as through a proxy, is given up once at most for a server that lost
+/// secure renegotiation and still resumes its sessions.
+#[test]
+fn a_server_that_loses_secure_renegotiation_fails_one_connection_at_most() {
+    let managed = Managed::start("loses-5746");
+    let Some(program) = compiled_with(&managed, "loses_5746", &["-lgnutls"]) else {
+        return eprintln!("skipped: needs cc and libgnutls28-dev");
+    };
+    let (certificate, key) = managed.certify(&["localhost"]);
+    let supports = managed.file("supports");
+    std::fs::write(&supports, "").expect("a file");
+    let mut command = Command::new(&program);
+    command.args([&certificate, &key, &supports]);
+    let (_process, port) = started(&mut command, |line| line.parse().ok()).expect("it runs");
+    let server = Server { means: &SERVERS[0], port, _process };
+    let proxy = format!("http://127.0.0.1:{}", proxy::connect::start());
+    // OpenSSL alone would take the server.
+    let lenient = Configuration("Options = UnsafeLegacyServerConnect");
+    let fetch = |is_proxied: bool| {
+        let mut command = command_of(&managed, &server, lenient);
+        if is_proxied {
+            command.args(["--proxytunnel", "--proxy", &proxy]);
+        }
+        with_rejoin(&mut command, &managed.socket(), 20_000);
+        let output = command.output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), told.contains("through the manager: "), told)
+    };
+    for is_proxied in [false, true] {
+        let (works, goes_through, told) = fetch(is_proxied);
+        assert!(works && goes_through, "{told}");
+    }
+    std::fs::remove_file(&supports).expect("it is there");
+    fetch(true);
+    for _ in 0..2 {
+        let (works, goes_through, told) = fetch(true);
+        assert!(works && !goes_through, "{told}");
     }
 }
 
