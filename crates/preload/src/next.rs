@@ -39,10 +39,12 @@ pub(crate) struct Next {
     pub(crate) within: usize,
 }
 
-/// The known places. Calls from further places are looked up each time.
-static KNOWN: [Known; 128] = [const {
+/// The known places, in the order in which they were found. Calls from further places are looked up each time. `SSL_ctrl`
+/// alone is called in many: each use of a macro of `ssl.h` is one.
+static KNOWN: [Known; MOST_KNOWN] = [const {
     Known { caller: AtomicUsize::new(FREE), next: AtomicUsize::new(0), within: AtomicUsize::new(0) }
-}; 128];
+}; MOST_KNOWN];
+const MOST_KNOWN: usize = 512;
 
 /// The marks of an entry that is free, and of one that is being written.
 const FREE: usize = 0;
@@ -54,14 +56,7 @@ impl Function {
     /// Finds the function for a place in the code, once. It is never our own.
     pub(crate) fn next(&self, caller: *const c_void) -> Option<Next> {
         let place = caller as usize | self.number << ADDRESS_BITS;
-        let known = KNOWN.iter().find(|known| known.caller.load(Ordering::Acquire) == place);
-        match known {
-            Some(known) => Some(Next {
-                address: known.next.load(Ordering::Relaxed),
-                within: known.within.load(Ordering::Relaxed),
-            }),
-            None => self.look_up(caller).inspect(|next| remember(place, *next)),
-        }
+        known(place).or_else(|| self.look_up(caller).inspect(|next| remember(place, *next)))
     }
 
     fn look_up(&self, caller: *const c_void) -> Option<Next> {
@@ -125,6 +120,17 @@ pub(crate) fn ends() -> bool {
     ENDS.load(Ordering::Relaxed)
 }
 
+/// Returns the destination of a place that is remembered.
+fn known(place: usize) -> Option<Next> {
+    let taken = KNOWN.iter().map(|known| (known, known.caller.load(Ordering::Acquire)));
+    // No place is ever forgotten, so behind the first that is free there are no others.
+    let mut taken = taken.take_while(|(_, caller)| *caller != FREE);
+    taken.find(|(_, caller)| *caller == place).map(|(known, _)| Next {
+        address: known.next.load(Ordering::Relaxed),
+        within: known.within.load(Ordering::Relaxed),
+    })
+}
+
 /// Remembers a destination for ever: after [`open`] the calling library is never unloaded, nor are its dependencies.
 fn remember(caller: usize, next: Next) {
     let take = |known: &&Known| {
@@ -164,4 +170,22 @@ fn open(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero byte; RTLD_NOLOAD loads nothing, so that no initialiser runs.
     let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOLOAD | RTLD_LAZY) };
     (!library.is_null()).then_some(library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_places_are_known_as_there_is_room_for() {
+        let next = |place| Next { address: place + 1, within: place + 2 };
+        // No code is there.
+        let places = |count| (0..count).map(|at| 0x1000 + 0x10 * at);
+        for place in places(MOST_KNOWN + 2) {
+            assert_eq!(known(place), None);
+            remember(place, next(place));
+        }
+        let kept: Vec<_> = places(MOST_KNOWN + 2).filter_map(known).collect();
+        assert_eq!(kept, places(MOST_KNOWN).map(next).collect::<Vec<_>>());
+    }
 }
