@@ -37,6 +37,8 @@ pub struct KeyFiles {
     context: Context,
     /// The marks of the keys that were written, in order.
     written: Vec<([u8; NAME_BYTES], KeyState)>,
+    /// The lifetime of tickets that was written, where the form has it.
+    lifetime_s: Option<u64>,
     turns: u64,
 }
 
@@ -60,7 +62,8 @@ impl KeyFiles {
         if format == Format::Kubernetes && !is_object_name(context.as_str()) {
             return Err(Error::BadObjectName { name: context.as_str().to_owned() });
         }
-        Ok(Self { format, into: absolute, context, written: Vec::new(), turns: 0 })
+        let (written, lifetime_s) = (Vec::new(), None);
+        Ok(Self { format, into: absolute, context, written, lifetime_s, turns: 0 })
     }
 
     /// Writes the keys for this time. Returns true if any file changed.
@@ -73,7 +76,8 @@ impl KeyFiles {
             return Err(Error::NoKey);
         }
         let mark = self.mark(&listing);
-        if self.written == mark {
+        let lifetime_s = (self.format == Format::Json).then(|| listing.ticket_lifetime_s());
+        if (&self.written, self.lifetime_s) == (&mark, lifetime_s) {
             return Ok(false);
         }
         let changed = match self.format {
@@ -85,7 +89,7 @@ impl KeyFiles {
             Format::Kubernetes => replace(&self.into, &self.kubernetes(&listing))?,
             Format::Json => replace(&self.into, &listing.lasting())?,
         };
-        self.written = mark;
+        (self.written, self.lifetime_s) = (mark, lifetime_s);
         self.turns += 1;
         Ok(changed)
     }

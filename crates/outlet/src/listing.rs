@@ -42,6 +42,11 @@ impl Listing {
         self.iter().map(|(key, state)| (*key.name(), state)).collect()
     }
 
+    /// The lifetime of tickets, in seconds.
+    pub(crate) fn ticket_lifetime_s(&self) -> u64 {
+        self.ticket_lifetime_s
+    }
+
     /// The keys' bytes, in order.
     pub(crate) fn bytes(&self) -> impl Iterator<Item = Zeroizing<Vec<u8>>> {
         self.iter().map(|(key, _)| key.for_server(self.form))

@@ -150,6 +150,26 @@ fn the_same_keys_are_the_same_file_at_another_time() {
 
 /// A server is told of what it holds, also if another process wrote it first, and not of keys for which it has no room.
 #[test]
+fn the_lifetime_of_tickets_is_written_when_it_changes() {
+    let folder = Folder::new();
+    let mut ring = ring(2);
+    for (format, is_said) in [(Format::Json, true), (Format::Raw80, false)] {
+        ring.reschedule(Schedule::default());
+        let into = folder.join(if is_said { "json" } else { "raw" });
+        let context = Context::new("shop").expect("a context");
+        let mut files = KeyFiles::new(format, &into, context).expect("a path");
+        assert!(files.write(&ring, NOW_S).expect("written"));
+        let hours = |hours| Schedule::with_usual_lead(12 * HOUR_S, hours * HOUR_S);
+        ring.reschedule(hours(36).expect("a schedule"));
+        assert_eq!(files.write(&ring, NOW_S).expect("written"), is_said, "{format:?}");
+        assert_eq!(files.turns(), if is_said { 2 } else { 1 });
+        if is_said {
+            assert_eq!(json(&into)["ticket_lifetime_s"], 36 * HOUR_S);
+        }
+    }
+}
+
+#[test]
 fn the_sets_of_keys_are_counted() {
     let folder = Folder::new();
     for format in [Format::Apache, Format::Haproxy, Format::Json] {

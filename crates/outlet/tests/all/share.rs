@@ -11,6 +11,7 @@ use rejoin_cache::{Capacity, Settings};
 use rejoin_outlet::{Peers, Share, follow};
 use rejoin_store::{SharedKeys, Store};
 use rejoin_testkit::folder::Folder;
+use rejoin_tickets::Reschedule;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
 
@@ -143,6 +144,18 @@ fn keys_follow_the_ring_and_differ_by_context_and_form() {
     assert_eq!(follower.states(), ["encrypting", "upcoming"]);
     assert!(served.store.retire_key(&made).expect("there"));
     assert_eq!(follower.states(), ["encrypting"]);
+}
+
+#[test]
+fn a_new_lifetime_of_tickets_is_sent_at_once() {
+    let served = Served::start();
+    let mut client =
+        served.connect(json!({"rejoin": 1, "keys": {"context": "shop", "form": "raw80"}}));
+    assert_eq!(client.receive()["ticket_lifetime_s"], 24 * 3_600);
+    let longer = Reschedule::new(None, Some(36 * 3_600));
+    let store = Arc::clone(&served.store);
+    SharedKeys::open_rescheduled(store, longer, None, now_s(), |_| {}).expect("keys");
+    assert_eq!(client.receive()["ticket_lifetime_s"], 36 * 3_600);
 }
 
 #[test]
