@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use prost::Message;
 use tokio::net::UnixListener;
@@ -24,7 +25,7 @@ use crate::listing::Listing;
 use crate::peers::Door;
 use crate::rings::{every_second, now_s};
 use crate::{Context, Error, Peers, Rings};
-use place::Placed;
+use place::{Asked, Placed};
 use proto::{Any, DataSource, DiscoveryRequest, DiscoveryResponse, Secret, SessionTicketKeys};
 use rejoin_tickets::{KeyId, KeyState, ServerKeyForm};
 
@@ -33,6 +34,8 @@ use rejoin_tickets::{KeyId, KeyState, ServerKeyForm};
 pub struct Sds {
     rings: Rings,
     complain: fn(&str),
+    /// The time in which a connection must ask for secrets.
+    longest_silence: Duration,
 }
 
 const TYPE: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
@@ -40,17 +43,19 @@ const METHOD: &str = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecr
 const LONGEST_REQUEST_BYTES: usize = 64 * 1024;
 /// The most secrets of a stream.
 const MOST_NAMES: usize = 64;
+/// The time after which a connection that has asked for nothing gives its place up. Envoy asks at once.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 type Answers = ReceiverStream<Result<DiscoveryResponse, Status>>;
 
 impl Sds {
-    /// The most connections at a time. More are closed at once.
+    /// The most connections at a time. More are closed at once, and those that have asked for no secrets after a minute.
     pub const MOST_CONNECTIONS: usize = 256;
 
     /// Serves the ring that is followed. `complain` is told when Envoy rejects keys, and when no more connections are taken,
     /// once until that is over.
     pub fn new(rings: Rings, complain: fn(&str)) -> Self {
-        Self { rings, complain }
+        Self { rings, complain, longest_silence: LONGEST_SILENCE }
     }
 
     /// Serves these users until the socket fails.
@@ -64,7 +69,7 @@ impl Sds {
         peers: Peers,
     ) -> Result<(), Error> {
         let (accepted, incoming) = mpsc::channel(1);
-        let complain = self.complain;
+        let Self { complain, longest_silence, .. } = self;
         let accept = async {
             let (room, mut was_full) = (Arc::new(Semaphore::new(Self::MOST_CONNECTIONS)), false);
             let mut door = Door::new(&listener, &peers, complain);
@@ -78,7 +83,7 @@ impl Sds {
                 };
                 // One that comes and goes is no news each time.
                 was_full &= room.available_permits() < Self::MOST_CONNECTIONS / 2;
-                let placed = Placed { stream, _place: place };
+                let placed = Placed::new(stream, place, longest_silence);
                 if accepted.send(Ok::<_, Infallible>(placed)).await.is_err() {
                     return;
                 }
@@ -119,6 +124,7 @@ impl Service<http::Request<Body>> for Sds {
             let unknown = Status::unimplemented(format!("this service has {METHOD} alone"));
             return Box::pin(std::future::ready(Ok(unknown.into_http())));
         }
+        request.extensions().get::<Asked>().into_iter().for_each(Asked::set);
         let service = self.clone();
         Box::pin(async move {
             let codec = ProstCodec::<DiscoveryResponse, DiscoveryRequest>::default();
@@ -136,7 +142,7 @@ impl StreamingService<DiscoveryRequest> for Sds {
 
     fn call(&mut self, request: Request<Streaming<DiscoveryRequest>>) -> Self::Future {
         let (answers, stream) = mpsc::channel(1);
-        let Self { rings, complain } = self.clone();
+        let Self { rings, complain, .. } = self.clone();
         let subscription = Subscription::new(rings, complain);
         tokio::spawn(subscription.serve(request.into_inner(), answers));
         Box::pin(std::future::ready(Ok(Response::new(ReceiverStream::new(stream)))))
@@ -248,9 +254,78 @@ fn resource(name: &Context, keys: &Listing) -> Any {
 mod tests {
     use std::sync::Arc;
 
+    use rejoin_testkit::folder::Folder;
     use rejoin_tickets::{KeyRing, Schedule};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
+
+    /// A frame of HTTP/2 (RFC 9113, section 4.1).
+    fn frame(kind: u8, flags: u8, stream: u8, body: &[u8]) -> Vec<u8> {
+        [&[0, 0, body.len() as u8, kind, flags, 0, 0, 0, stream][..], body].concat()
+    }
+
+    /// A call of the method, by the static table of HPACK (RFC 7541, appendix A).
+    fn call() -> Vec<u8> {
+        let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+        let path = [vec![0x04], text(METHOD)].concat();
+        let kind = [vec![0x0f, 0x10], text("application/grpc")].concat();
+        frame(1, 4, 1, &[vec![0x83, 0x86], path, kind].concat())
+    }
+
+    /// Sends frames, and returns true if a ping is answered within some seconds, and false if the connection ends.
+    async fn answers(stream: &mut UnixStream, frames: &[u8]) -> bool {
+        const PING: u8 = 6;
+        let ping = frame(PING, 0, 0, &[7; 8]);
+        if stream.write_all(&[frames, &ping].concat()).await.is_err() {
+            return false;
+        }
+        let answered = async {
+            loop {
+                let mut head = [0; 9];
+                if stream.read_exact(&mut head).await.is_err() {
+                    return false;
+                }
+                let mut body = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+                if stream.read_exact(&mut body).await.is_err() {
+                    return false;
+                }
+                if head[3] == PING {
+                    return true;
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), answered).await.expect("an answer, or the end")
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_never_asks_gives_its_place_up() {
+        let folder = Folder::new();
+        let socket = folder.join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let (_rings, followed) = tokio::sync::watch::channel(None);
+        let longest_silence = Duration::from_secs(1);
+        let service = Sds { longest_silence, ..Sds::new(followed, |_| {}) };
+        let served = {
+            let socket = socket.clone();
+            tokio::spawn(async move { service.serve(listener, &socket, Peers::new([])).await })
+        };
+        let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat();
+        let connect = || UnixStream::connect(&socket);
+        let [mut silent, mut idle, mut envoy] =
+            [connect().await, connect().await, connect().await].map(|to| to.expect("it listens"));
+        assert!(answers(&mut idle, &begin).await);
+        assert!(answers(&mut envoy, &[begin, call()].concat()).await);
+        sleep(2 * longest_silence).await;
+        // The service's own settings come first.
+        let ended = timeout(Duration::from_secs(30), silent.read_to_end(&mut Vec::new())).await;
+        ended.expect("in time").expect("an end");
+        assert!(!answers(&mut idle, &[]).await);
+        assert!(answers(&mut envoy, &[]).await);
+        served.abort();
+    }
 
     #[test]
     fn keys_are_sent_when_they_or_the_names_change() {
