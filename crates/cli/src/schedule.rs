@@ -1,8 +1,10 @@
 //! The schedule of ticket keys, as several commands take it.
 
-use rejoin_tickets::{Reschedule, Schedule};
+use rejoin_store::Store;
+use rejoin_tickets::Reschedule;
 
 use crate::arguments::Misuse;
+use crate::terminal;
 use crate::units::Time;
 
 /// `--rotate-every` and `--ticket-lifetime`.
@@ -18,15 +20,25 @@ pub(crate) struct Turns {
 
 impl Turns {
     /// Returns what is given. The rest stays the ring's own.
+    ///
+    /// # Errors
+    /// The figures fit no ring.
     pub(crate) fn change(&self) -> Result<Reschedule, Misuse> {
         let seconds = |given: Option<Time>| given.map(|time| time.ms / 1_000);
         let [rotate_every_s, lifetime_s] = [self.rotate_every, self.ticket_lifetime].map(seconds);
         let change = Reschedule::new(rotate_every_s, lifetime_s);
-        // One alone may fit the ring's own figures where it does not fit the usual ones.
-        if rotate_every_s.is_some() && lifetime_s.is_some() {
-            let refused = |error| Misuse(format!("--rotate-every, --ticket-lifetime: {error}"));
-            change.of(&Schedule::default()).map_err(refused)?;
-        }
+        let refused = |error| Misuse(format!("--rotate-every, --ticket-lifetime: {error}"));
+        change.check().map_err(refused)?;
         Ok(change)
+    }
+}
+
+/// Says that a change is for nothing if the cache is a cluster's.
+pub(crate) fn tell_of_cluster(store: &Store, change: Reschedule) {
+    if store.mailbox().is_some() && change != Reschedule::default() {
+        terminal::complain(&format!(
+            "cache {} is a cluster's, whose settings have its schedule: --rotate-every and --ticket-lifetime change nothing",
+            store.name()
+        ));
     }
 }

@@ -8,12 +8,13 @@ use std::time::Duration;
 use rejoin_cache::{Capacity, Settings};
 use rejoin_outlet::{Peers, Sds, Share, follow};
 use rejoin_store::{CacheName, Error, SharedKeys, Store};
+use rejoin_tickets::Reschedule;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::keys::source::complain;
-use crate::schedule::Turns;
+use crate::schedule::{Turns, tell_of_cluster};
 use crate::units::Bytes;
 use crate::watch::{Lost, Watch};
 use crate::{cluster, process, runtime, terminal};
@@ -63,11 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { name, socket, sds, allow, user, .. } = arguments;
     let allowed =
         allow.iter().map(|name| process::uid(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let change = arguments.turns.change()?;
     let own = user.as_deref().map(process::uid).transpose()?;
     let open = || {
         let listen = |path: &Path| listen(path, user.as_deref(), !allow.is_empty());
         let sockets = (listen(socket)?, sds.as_deref().map(listen).transpose()?);
-        Ok((open(arguments)?, sockets))
+        Ok((open(arguments, change)?, sockets))
     };
     terminal::raise_descriptor_limit();
     let ((store, watch, keys), ((listener, _lock), envoy)) =
@@ -113,8 +115,11 @@ async fn lost(store: &Store, watch: &Watch) -> Lost {
 }
 
 /// Opens the cache, or makes it.
-fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)> {
-    let Arguments { name, capacity, turns, key_file, folder, .. } = arguments;
+fn open(
+    arguments: &Arguments,
+    change: Reschedule,
+) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)> {
+    let Arguments { name, capacity, key_file, folder, .. } = arguments;
     let settings = Settings::new(Capacity::Bytes(capacity.0));
     let store = match Store::open(folder, name, None) {
         Err(Error::NotFound { .. }) => Store::open(folder, name, Some(&settings)),
@@ -122,8 +127,14 @@ fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)
     };
     let store = Arc::new(store?);
     let watch = Watch::until_lost(&store);
-    let (change, now_s) = (turns.change()?, cluster::now_s()?);
-    let file = key_file.as_deref();
+    tell_of_cluster(&store, change);
+    let (now_s, file) = (cluster::now_s()?, key_file.as_deref());
+    if let Some(file) = file.filter(|_| store.mailbox().is_some()) {
+        terminal::complain(&format!(
+            "cache {name} is a cluster's, which keeps its ring itself: --key-file {} is not used",
+            file.display()
+        ));
+    }
     let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, file, now_s, complain)?;
     Ok((store, watch, keys))
 }

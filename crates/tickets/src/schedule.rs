@@ -125,6 +125,19 @@ impl Reschedule {
         Self { rotate_every_s, ticket_lifetime_s, lead_s: None }
     }
 
+    /// Checks the figures that are given. Together with a ring's own they may still not fit.
+    ///
+    /// # Errors
+    /// Those of [`Schedule::new`], if the figures fit no ring.
+    pub fn check(&self) -> Result<(), Error> {
+        let widest = Self {
+            rotate_every_s: self.rotate_every_s.or(Some(LONGEST_TURN_S)),
+            ticket_lifetime_s: self.ticket_lifetime_s.or(Some(1)),
+            lead_s: self.lead_s,
+        };
+        widest.of(&Schedule::default()).map(drop)
+    }
+
     /// Returns the schedule with the change.
     ///
     /// # Errors
@@ -181,5 +194,20 @@ mod tests {
         assert_eq!(refused(HOUR_S, 14 * HOUR_S, 60), "keys");
         assert_eq!(refused(HOUR_S, 13 * HOUR_S, 60), "nothing");
         assert_eq!(refused(12 * HOUR_S + 60, LONGEST_TICKET_LIFETIME_S, HOUR_S), "nothing");
+    }
+
+    #[test]
+    fn a_figure_alone_is_refused_if_it_fits_no_ring() {
+        let turn = |turn_s| Reschedule::new(Some(turn_s), None).check().is_ok();
+        assert_eq!(
+            [60, 61, LONGEST_TURN_S, LONGEST_TURN_S + 1].map(turn),
+            [false, true, true, false]
+        );
+        let lifetime = |lifetime_s| Reschedule::new(None, Some(lifetime_s)).check().is_ok();
+        let longest_s = LONGEST_TICKET_LIFETIME_S;
+        assert_eq!([0, 1, longest_s, longest_s + 1].map(lifetime), [false, true, true, false]);
+        let both = |turn_s, lifetime_s| Reschedule::new(Some(turn_s), Some(lifetime_s)).check();
+        assert!(both(HOUR_S, 13 * HOUR_S).is_ok() && both(HOUR_S, 14 * HOUR_S).is_err());
+        assert!(Reschedule::default().check().is_ok());
     }
 }

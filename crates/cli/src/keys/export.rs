@@ -106,8 +106,7 @@ impl Arguments {
         self.name.as_ref()
     }
 
-    fn source(&self, from: &From<'_>) -> anyhow::Result<Source> {
-        let change = self.turns.change()?;
+    fn source(&self, from: &From<'_>, change: Reschedule) -> anyhow::Result<Source> {
         let accepts_older = self.accept_older_ring;
         if accepts_older && !matches!(from, From::Cluster(_)) {
             return Err(Misuse("--accept-older-ring is for --cluster".to_owned()).into());
@@ -130,6 +129,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
     let Arguments { format, output, context, then, push, follow, user, allow, .. } = arguments;
     let wrong = |error: rejoin_outlet::Error| anyhow::Error::new(Misuse(error.to_string()));
     let context = Context::new(context).map_err(|error| Misuse(format!("--context: {error}")))?;
+    let change = arguments.turns.change()?;
     let runtime = cluster::runtime()?;
     if json && *follow {
         let line = "--json is for a single run: what follows prints a line for each change";
@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         let users = allow.iter().chain(user).map(|name| process::uid(name));
         let peers = Peers::new(users.collect::<anyhow::Result<Vec<_>>>()?);
         let listen = || listen(output, user.as_deref(), !allow.is_empty());
-        let open = || Ok((arguments.source(from)?, listen()?));
+        let open = || Ok((arguments.source(from, change)?, listen()?));
         terminal::raise_descriptor_limit();
         let (source, (listener, _lock)) = process::confined(user.as_deref(), open)?;
         return runtime.block_on(serve_envoy(source, listener, output, peers));
@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
     let in_runtime = runtime.enter();
     let then = then.as_deref().map(Then::start).transpose()?;
     drop(in_runtime);
-    let source = process::confined(user.as_deref(), || arguments.source(from))?;
+    let source = process::confined(user.as_deref(), || arguments.source(from, change))?;
     let (output, push) = (output.clone(), push.clone());
     let mut exporter = Exporter {
         source,

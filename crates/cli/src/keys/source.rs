@@ -8,6 +8,7 @@ use rejoin_cluster::{Answer, ClusterKeys, Error, Followed, KeyFile, SiteKeys, Si
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, KeyState, Reschedule, Schedule};
 
+use crate::schedule::tell_of_cluster;
 use crate::units::time;
 use crate::watch::Watch;
 use crate::{cluster, terminal};
@@ -64,6 +65,7 @@ impl Source {
     ) -> anyhow::Result<Self> {
         let store = Arc::new(Store::open(folder, name, None)?);
         let watch = Watch::until_lost(&store);
+        tell_of_cluster(&store, change);
         let now_s = cluster::now_s()?;
         let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, None, now_s, complain)?;
         Ok(Self::Cache { store, watch, keys, ring: None })

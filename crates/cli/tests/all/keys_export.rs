@@ -21,12 +21,13 @@ use rejoin_testkit::folder::Folder;
 use rejoin_testkit::port::{reserve, wait_until_open};
 use rejoin_testkit::process::{Process, wait_for, wait_until};
 use rejoin_testkit::random::Random;
+use rejoin_tickets::{KeyRing, Schedule};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::REJOIN;
 use crate::keys::Shared;
-use crate::program::{complaint, done, rejoin, text};
+use crate::program::{complaint, done, refusal, rejoin, text};
 
 /// An exporter that follows, and what it says.
 struct Exporter {
@@ -656,6 +657,50 @@ fn one_option_of_the_schedule_leaves_the_other() {
             rejoin(&[&["keys", "export"][..], source, &words, &["--rotate-every", "1h"]].concat());
         let told = text(&refused.stderr);
         assert!(!refused.status.success() && told.contains("rotate less often"), "{told}");
+    }
+}
+
+/// Figures that fit no ring are a mistake in the command, whichever is given. Nothing is opened or made before.
+#[test]
+fn one_option_that_fits_no_ring_is_refused_at_once() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let (output, socket) = (folder.file("output"), folder.file("socket"));
+    let words = ["--format", "json", "--context", "shop", "--output", &output];
+    let export = [&["keys", "export"][..], &words, &[&option, &file]].concat();
+    for turns in [["--rotate-every", "60s"], ["--rotate-every", "31d"], ["--ticket-lifetime", "8d"]]
+    {
+        for command in [&export[..], &["share", "no-such-cache", "--socket", &socket]] {
+            let (told, code) = refusal(&[command, &turns].concat());
+            assert!(code == 2 && told.contains("--ticket-lifetime: "), "{told}");
+        }
+    }
+    assert!(!["ring", "output", "socket"].iter().any(|name| folder.join(name).exists()));
+}
+
+/// A cluster's settings have its schedule. A unit that was written before the machine was one of a cluster goes on.
+#[test]
+fn a_clusters_cache_says_that_its_schedule_stays() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
+    let (name, settings) = ("web".parse().expect("a name"), Settings::new(Capacity::Sessions(10)));
+    let store = Store::open_for_cluster(folder.path(), &name, Some(&settings), &[7; 16]);
+    let store = store.expect("made");
+    let mut keys = KeyRing::new(Schedule::default());
+    keys.rotate(SystemTime::UNIX_EPOCH.elapsed().expect("now").as_secs(), &mut [7; 32])
+        .expect("a key");
+    store.adopt_ring(&keys, 1).expect("adopted");
+    let place = folder.path().to_str().expect("UTF-8");
+    let export = |turns: &[&str]| {
+        let words = ["--format", "json", "--context", "shop", "--output", &folder.file("keys")];
+        let export = ["keys", "export", "web", "--folder", place];
+        rejoin(&[&export[..], &words, turns].concat())
+    };
+    for turns in [&[][..], &["--rotate-every", "1h"]] {
+        let ended = export(turns);
+        let told = text(&ended.stderr);
+        assert!(ended.status.success(), "{told}");
+        assert_eq!(told.matches("a cluster's").count(), turns.len() / 2, "{told}");
     }
 }
 
