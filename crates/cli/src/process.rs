@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use nix::unistd::{User, getuid, initgroups, setgid, setuid};
 use rustix::fs::{AtFlags, CWD, chownat};
+use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Signal, Uid, getrlimit, set_dumpable_behavior,
@@ -101,11 +102,20 @@ pub(crate) fn uid(name: &str) -> anyhow::Result<u32> {
 /// Gives a socket to a user and its group, whose programs may then connect. Must be called before
 /// [`become_user`].
 pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
-    let failed = || format!("cannot give {} to {name}", socket.display());
+    let failed = |cause: Errno| {
+        let remedy = match cause {
+            Errno::PERM => format!(
+                ": this takes CAP_CHOWN, which a unit may lack (CapabilityBoundingSet=): add it, or run all as {name} (User=) and \
+                 without --user"
+            ),
+            _ => String::new(),
+        };
+        anyhow::anyhow!("cannot give {} to {name}: {cause}{remedy}", socket.display())
+    };
     let User { uid, gid, .. } = user(name)?;
     let (uid, gid) = (Uid::from_raw(uid.as_raw()), Gid::from_raw(gid.as_raw()));
     let given = chownat(CWD, socket, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
-    given.with_context(failed)
+    given.map_err(failed)
 }
 
 fn user(name: &str) -> anyhow::Result<User> {

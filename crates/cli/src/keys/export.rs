@@ -410,9 +410,13 @@ impl Exporter {
             }
             Err(error) => {
                 if is_news || !self.is_refused {
+                    let has_read = self.then.is_some() && !self.owes_then;
+                    let state = match has_read {
+                        true => "and --then has succeeded: the socket is told again",
+                        false => "and the server goes on with the keys it has: it is told again",
+                    };
                     terminal::complain(&format!(
-                        "{}; the files are written, and the server goes on with the keys it has: it is told again \
-                         every {} s",
+                        "{}; the files are written, {state} every {} s",
                         terminal::chain(&error),
                         Self::AGAIN_AFTER.as_secs()
                     ));

@@ -529,6 +529,8 @@ fn a_socket_that_is_gone_keeps_no_server_from_its_reload() {
     wait_until("a complaint", || exporter.complaints().contains("nobody"));
     thread::sleep(Duration::from_secs(2));
     assert_eq!(turns(), 2, "what has succeeded is not repeated");
+    let told = exporter.complaints();
+    assert!(told.contains("--then has succeeded") && !told.contains("the keys it has"), "{told}");
 }
 
 /// The second is no less a reason for a server to have old keys.
@@ -702,6 +704,27 @@ fn a_clusters_cache_says_that_its_schedule_stays() {
         assert!(ended.status.success(), "{told}");
         assert_eq!(told.matches("a cluster's").count(), turns.len() / 2, "{told}");
     }
+}
+
+/// A unit's list of capabilities may lack it.
+#[test]
+fn a_socket_that_cannot_be_given_away_says_why() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let words = ["--format", "envoy-sds", "--context", "shop", "--follow", "--user", "nobody"];
+    let output = ["--output", &folder.file("socket"), &option, &file];
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-chown", "--", REJOIN, "keys", "export"])
+        .args(words)
+        .args(output);
+    let ended = match command.output() {
+        Ok(ended) if text(&ended.stderr).starts_with("rejoin: ") => ended,
+        ended => return eprintln!("skipped: needs root and setpriv: {ended:?}"),
+    };
+    let (told, code) = complaint(&ended);
+    let parts = ["cannot give", "to nobody: Operation not permitted", "CAP_CHOWN", "User="];
+    assert!(code == 1 && parts.iter().all(|part| told.contains(part)), "{told}");
 }
 
 /// HAProxy with a runtime socket, and keys from a file.
