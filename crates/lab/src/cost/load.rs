@@ -20,8 +20,9 @@ use crate::Error;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// TCP segments are as on an Ethernet, and not as large as loopback would take them.
 const SEGMENT_BYTES: u32 = 1_460;
-/// A client that fails so often without a success in between gives up.
-const MOST_FAILURES: u32 = 3;
+/// The pause of a client after a transaction that failed: about as long as one takes, so that failures are counted as
+/// transactions would be.
+const PAUSE: Duration = Duration::from_millis(1);
 /// The longest head of a response.
 const LONGEST_HEAD_BYTES: usize = 16 * 1024;
 /// Room for a client's times; a client that is faster keeps the first ones.
@@ -133,33 +134,39 @@ impl Load<'_> {
         }
     }
 
+    /// Has transactions until the round is over, also after failures: fewer clients would make the figures otherwise.
     fn play(&self, warm: io::Result<Warm>) -> Seen {
-        let mut seen = Seen::default();
-        let began = Instant::now();
-        let mut warm = match warm {
-            Ok(warm) => warm,
-            Err(why) => {
+        let (mut seen, began) = (Seen::default(), Instant::now());
+        let mut warm = warm.inspect_err(|why| seen.record_failure(why)).ok();
+        let mut before = warm.as_ref().map_or_else(Wire::default, Warm::wire);
+        while began.elapsed() < self.lasts {
+            if let Err(why) = self.go_on(&mut warm, &mut before, &mut seen) {
                 seen.record_failure(&why);
-                return seen;
-            }
-        };
-        let connected = |warm: &Warm| match warm {
-            Warm::Connected(connection) => connection.wire(),
-            Warm::Session(_) => Wire::default(),
-        };
-        let (before, mut failures) = (connected(&warm), 0);
-        while failures < MOST_FAILURES && began.elapsed() < self.lasts {
-            let renewed = self.renew(&mut warm);
-            match renewed.and_then(|()| self.step(&mut warm, &mut seen)) {
-                Ok(()) => failures = 0,
-                Err(why) => {
-                    seen.record_failure(&why);
-                    failures += 1;
-                }
+                thread::sleep(PAUSE);
             }
         }
-        seen.wire.add(connected(&warm).since(before));
+        seen.wire.add(warm.as_ref().map_or_else(Wire::default, Warm::wire).since(before));
         seen
+    }
+
+    /// Has a transaction. What a failure has cost the client is made again first, and does not count. `before` is what
+    /// went over the connection that stays until then.
+    fn go_on(&self, warm: &mut Option<Warm>, before: &mut Wire, seen: &mut Seen) -> io::Result<()> {
+        let state = match warm {
+            Some(state) => state,
+            None => {
+                let made = self.warm_up()?;
+                *before = made.wire();
+                warm.insert(made)
+            }
+        };
+        self.renew(state)?;
+        let done = self.step(state, seen);
+        if done.is_err() && matches!(state, Warm::Connected(_)) {
+            seen.wire.add(state.wire().since(*before));
+            (*warm, *before) = (None, Wire::default());
+        }
+        done
     }
 
     /// Gets a session for a client that lost its own with a transaction that failed, by a full handshake that does not
@@ -230,6 +237,16 @@ enum Warm {
     Session(Option<ClientSession>),
     /// The connection for all transactions.
     Connected(Connection),
+}
+
+impl Warm {
+    /// What went over the connection that stays.
+    fn wire(&self) -> Wire {
+        match self {
+            Self::Session(_) => Wire::default(),
+            Self::Connected(connection) => connection.wire(),
+        }
+    }
 }
 
 impl Seen {
@@ -424,6 +441,7 @@ fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::ops::Range;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -435,8 +453,9 @@ mod tests {
 
     const BODY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\n.";
 
-    /// A server with OpenSSL's own tickets. It answers, and drops the connection of this number without a word.
-    fn serve(listener: &TcpListener, drops: usize, ends: &AtomicBool) {
+    /// A server with OpenSSL's own tickets. It answers so many requests on a connection, and drops the connections of
+    /// these numbers without a word.
+    fn serve(listener: &TcpListener, drops: Range<usize>, requests: usize, ends: &AtomicBool) {
         let scratch = Scratch::new("load-test").expect("a folder");
         let [certificate, key] = ["pem", "key"].map(|name| scratch.path().join(name));
         let identity = Identity::made(KeyType::P256).expect("made");
@@ -452,19 +471,21 @@ mod tests {
                 return;
             }
             let tcp = tcp.expect("a connection");
-            if number == drops {
+            if drops.contains(&number) {
                 continue;
             }
             // A client that has gone is no failure of this server.
             let Ok(mut stream) = acceptor.accept(tcp) else { continue };
-            let asked = stream.read(&mut [0; 1_024]).is_ok();
-            let _ = asked.then(|| stream.write_all(BODY));
+            for _ in 0..requests {
+                let asked = stream.read(&mut [0; 1_024]).is_ok_and(|read| read > 0);
+                let _ = asked.then(|| stream.write_all(BODY));
+            }
             let _ = stream.shutdown();
         }
     }
 
-    #[test]
-    fn a_client_goes_on_after_a_connection_that_was_dropped() {
+    /// Plays a round of one client against such a server.
+    fn played(handshake: Handshake, drops: Range<usize>, requests: usize) -> Seen {
         let suite = Suite { versions: Versions::Tls13, key: KeyType::P256, cipher: Cipher::AesGcm };
         let client = client(suite).expect("a client");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -473,7 +494,7 @@ mod tests {
         };
         let load = Load {
             address,
-            traffic: Traffic::Tls(suite, Handshake::Resumed),
+            traffic: Traffic::Tls(suite, handshake),
             body_bytes: 1,
             clients: 1,
             lasts: Duration::from_millis(500),
@@ -482,15 +503,42 @@ mod tests {
         };
         let ends = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ends);
-        // The first connection warms up.
-        let server = thread::spawn(move || serve(&listener, 3, &told));
+        let server = thread::spawn(move || serve(&listener, drops, requests, &told));
         let ((), seen) = load.run(|| Ok(())).expect("a round");
         ends.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(address);
         server.join().expect("it ends");
+        seen
+    }
+
+    #[test]
+    fn a_client_goes_on_after_a_connection_that_was_dropped() {
+        // The first connection warms up.
+        let seen = played(Handshake::Resumed, 3..4, 1);
         assert_eq!(seen.failed, 1, "{:?}", seen.failure);
         let why = seen.failure.expect("a reason");
         assert!(!why.contains("no session"), "{why}");
         assert!(seen.transactions > 5, "{}", seen.transactions);
+    }
+
+    #[test]
+    fn a_client_goes_on_however_often_it_failed() {
+        for handshake in [Handshake::Full, Handshake::Resumed] {
+            for drops in [3..9, 0..6] {
+                let seen = played(handshake, drops.clone(), 1);
+                assert_eq!(seen.failed, 6, "{handshake:?} {drops:?}: {:?}", seen.failure);
+                assert!(seen.transactions > 5, "{handshake:?} {drops:?}: {}", seen.transactions);
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_broke_is_made_again() {
+        let seen = played(Handshake::Once, 0..0, 4);
+        // One of four requests warms up.
+        assert!(seen.failed > 1 && seen.transactions > 5, "{seen:?}");
+        assert!(seen.transactions.abs_diff(3 * seen.failed) <= 3, "{seen:?}");
+        let bytes = seen.wire.bytes_to_client / seen.transactions;
+        assert!((BODY.len() as u64..200).contains(&bytes), "{bytes} bytes for each of {seen:?}");
     }
 }
