@@ -113,9 +113,11 @@ async fn serve(
         Ok(made) => made,
         Err((_, peer)) => {
             downstream.record(&service, &FAILED);
-            // Without a spare socket this connection is lost; the next one goes directly.
+            // A socket that is connected to nobody says nothing about the server.
+            let Some(peer) = peer else { return };
             origin.failed();
-            let (Some(spare), Some(peer)) = (spare, peer) else { return };
+            // Without a spare socket this connection is lost; the next one goes directly.
+            let Some(spare) = spare else { return };
             downstream.goes_directly(Directly::ManagerFailed);
             // The outcome concerns only the program and the server.
             let _ = pass_on(socket, spare, peer).await;
