@@ -286,6 +286,32 @@ fn sessions_are_kept_of_servers_that_were_verified() {
     }
 }
 
+/// The server's hello, which the program has read, says that it renegotiates securely.
+#[test]
+fn a_session_of_a_full_handshake_over_tls12_is_kept() {
+    let house = House::new();
+    let pair = house.authority.issue(&["server.test"]);
+    let config = || {
+        let config = rustls::ServerConfig::builder_with_provider(rustls_server::provider());
+        let config = config.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
+        Arc::new(rustls_server::with_pair(config.with_no_client_auth(), &pair))
+    };
+    // The second has no session of the first.
+    let (configs, calls) = ([config(), config()], Arc::new(AtomicUsize::new(0)));
+    let port = rogue(move |mut tcp| {
+        let config = &configs[calls.fetch_add(1, Ordering::Relaxed).min(1)];
+        let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
+        while tls.is_handshaking() && tls.complete_io(&mut tcp).is_ok() {}
+        let _ = tcp.read_to_end(&mut Vec::new());
+    });
+    drop(house.program().connect("server.test", port, json!({})).unwrap());
+    let mut carrier = Carrier::offer(&house, port, json!({})).unwrap();
+    assert_eq!(carrier.connect(b'v')["why"], "refused");
+    assert_eq!(sessions(&house), 1);
+    let mut carrier = Carrier::offer(&house, port, json!({})).unwrap();
+    assert_eq!(carrier.connect(b'v')["why"], "resumed");
+}
+
 #[test]
 fn a_word_that_follows_too_late_keeps_nothing() {
     let (house, server) = house_and_server(&["-tls1_3", "-num_tickets", "1"]);
