@@ -87,17 +87,26 @@ unsafe extern "C" fn ticket_opened(
             return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
         }
         // SAFETY: OpenSSL passes a valid SSL.
-        if !unsafe { is_single_use(ssl) } {
+        let is_single_use = unsafe { is_single_use(ssl) };
+        // SAFETY: OpenSSL passes a valid session with these two results.
+        if !unsafe { may_resume(connection, session) } {
+            return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
+        }
+        if !is_single_use {
             return usual;
         }
-        // SAFETY: OpenSSL passes a valid session with these two results.
-        unsafe { opened(connection, session) }
+        // SAFETY: as above.
+        unsafe { connection.gives(session) };
+        ffi::SSL_TICKET_RETURN_USE_RENEW
     })
 }
 
+/// Recalls a client's past, and returns true if it may still resume. A session of TLS 1.2 carries no past: it is as old as its
+/// client's full handshake, however often its ticket is renewed.
+///
 /// # Safety
 /// `session` is valid.
-unsafe fn opened(connection: &Connection, session: *mut SSL_SESSION) -> c_int {
+unsafe fn may_resume(connection: &Connection, session: *mut SSL_SESSION) -> bool {
     // SAFETY: the caller vouches for `session`.
     if let Some(last_visit) = unsafe { Past::of(session) }.and_then(|past| past.last_visit) {
         recall(connection, last_visit);
@@ -105,13 +114,12 @@ unsafe fn opened(connection: &Connection, session: *mut SSL_SESSION) -> c_int {
     // SAFETY: the caller vouches for `session`.
     let ends_s = unsafe { ends_s(session) };
     // SAFETY: the caller vouches for `session`.
-    if connection.resumes(unsafe { authenticated_s(session) }, ends_s) {
-        // SAFETY: the caller vouches for `session`.
-        unsafe { connection.gives(session) };
-        return ffi::SSL_TICKET_RETURN_USE_RENEW;
+    let may = connection.resumes(unsafe { authenticated_s(session) }, ends_s);
+    if !may {
+        let tickets = connection.attachment.tickets.iter();
+        tickets.for_each(|tickets| tickets.record(TicketEvent::Overdue));
     }
-    connection.attachment.tickets.iter().for_each(|tickets| tickets.record(TicketEvent::Overdue));
-    ffi::SSL_TICKET_RETURN_IGNORE_RENEW
+    may
 }
 
 fn recall(connection: &Connection, last: LastVisit) {
