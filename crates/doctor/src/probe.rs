@@ -27,6 +27,11 @@ use crate::{Error, Watch};
 const TRIES: u32 = 3;
 /// The other addresses that sessions of one address are offered to.
 const CROSSED: usize = 3;
+/// Returns in a row that do not resume, after which a newer session is offered.
+///
+/// A balancer that takes turns sends a new session always to the next machine, and it would never resume. The same one
+/// comes back to its own among so many machines.
+const MISSES: u32 = 8;
 /// Connections without a ticket after which none is waited for.
 const TICKETLESS: u32 = 2;
 const STEP: Duration = Duration::from_millis(50);
@@ -365,12 +370,13 @@ impl<'a> Probe<'a> {
     }
 
     fn at_once(&mut self, address: SocketAddr, study: &mut Study) {
-        let mut token = self.full(address, study);
+        let (mut token, mut missed) = (self.full(address, study), 0_u32);
         for _ in 0..self.settings.attempts {
             let Some(offered) = token else { return };
             let outcome = self.offer(address, study, &offered);
             let tally = &mut study.facts.at_once;
             tally.tried += u32::from(!matches!(outcome, Offered::Unknown));
+            missed = if matches!(outcome, Offered::Full(_)) { missed + 1 } else { 0 };
             token = match outcome {
                 Offered::Resumed(new) => {
                     tally.resumed += 1;
@@ -381,7 +387,9 @@ impl<'a> Probe<'a> {
                         (None, _) => Some(offered),
                     }
                 }
-                Offered::Full(new) => new.or(Some(offered)),
+                Offered::Full(Some(new)) if missed.is_multiple_of(MISSES) => Some(new),
+                // Who did not take it has not used it up.
+                Offered::Full(_) => Some(offered),
                 Offered::Broken => {
                     tally.broken += 1;
                     self.full(address, study)

@@ -1,5 +1,9 @@
 //! Several that answer for one name, with keys of their own or shared.
 
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
 use rejoin_doctor::{Cause, Earlier, Facts, Report, Settings, Severity, Way};
 
 use crate::site::{Site, examined};
@@ -72,6 +76,39 @@ fn workers_with_keys_of_their_own_are_told_by_their_names() {
     assert_eq!(names, Some(3), "{}", found.0.text());
     let tally = found.way(Way::Tls13).at_once;
     assert!(tally.resumed < tally.tried, "{tally:?}");
+}
+
+/// Passes connections on to these addresses in turn, as balancers do by default, for as long as the test program runs.
+fn balance(address: SocketAddr, to: Vec<SocketAddr>) {
+    let listener = TcpListener::bind(address).expect("an address");
+    thread::spawn(move || {
+        for (client, to) in listener.incoming().map_while(Result::ok).zip(to.iter().cycle()) {
+            let server = TcpStream::connect(to).expect("a server");
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let [mut from, mut to] = [from, to].map(|end| end.try_clone().expect("a socket"));
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn machines_behind_a_balancer_that_takes_turns_resume_a_share() {
+    let mut site = Site::new();
+    let cache = "ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
+    for machine in &MACHINES[..2] {
+        site.nginx(&format!("{BOTH} {cache}"), machine);
+    }
+    let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+    balance(at(MACHINES[2]), MACHINES[..2].iter().map(|machine| at(machine)).collect());
+    let found = examined(&site.settings(&[MACHINES[2]])).expect("handshakes");
+    found.assert_in_the_way(&[Cause::WorkersApart]);
+    for loss in &found.0.findings[0].losses {
+        assert_eq!(loss.resuming_share, Some(0.5), "{}", found.0.text());
+    }
 }
 
 /// An earlier report, made some days before.
