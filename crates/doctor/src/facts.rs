@@ -231,6 +231,11 @@ impl WayFacts {
         }
     }
 
+    /// Returns true if a session resumed at once.
+    pub(crate) const fn is_taken(&self) -> bool {
+        self.at_once.resumed > 0
+    }
+
     /// Returns true if it is not known whether sessions resume at once, though the server may speak this version.
     fn is_open(&self) -> bool {
         let is_end = matches!(self.failure, Some(Failure::Spent | Failure::Interrupted));

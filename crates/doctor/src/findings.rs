@@ -1,12 +1,16 @@
 //! The conclusions from the facts: a pure function.
 
+mod losses;
+mod machines;
+
 use std::net::SocketAddr;
 
 use serde::Serialize;
 
 use crate::connection::Failure;
-use crate::facts::{AddressFacts, Crossing, Facts, Key, NameFacts, Way, WayFacts};
+use crate::facts::{AddressFacts, Facts, Key, NameFacts, Way, WayFacts};
 use crate::mends::{Mends, mends};
+use losses::loss;
 
 /// The longest time that a ticket key should live, in seconds (RFC 9325, section 3.4: once every week).
 const KEY_LIFE_S: u64 = 7 * 86_400;
@@ -49,6 +53,8 @@ pub enum Cause {
     WorkersApart,
     /// Addresses do not resume each other's sessions.
     MachinesApart,
+    /// Some addresses speak TLS 1.3, and others do not.
+    VersionsApart,
     /// Another name of the server resumes, and this one does not.
     NameApart,
     /// A session is gone after a few others.
@@ -123,6 +129,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     }
     seen.versions();
     seen.crossings();
+    seen.ways_apart();
+    seen.versions_apart();
     seen.names();
     seen.keys();
     seen.gathered()
@@ -342,34 +350,6 @@ impl Seen<'_> {
         }
     }
 
-    fn crossings(&mut self) {
-        for way in Way::ALL {
-            let all = self.facts.crossings.iter().filter(|crossing| crossing.way == way);
-            let whole = |address| {
-                let mut of_way = self.facts.of_way(way);
-                of_way.any(|(at, facts)| at.address == address && facts.at_once.is_whole())
-            };
-            // Where a machine's own workers differ, a miss proves nothing.
-            let missed = all.clone().filter(|crossing| {
-                crossing.tally.is_naught() && whole(crossing.from) && whole(crossing.to)
-            });
-            let missed: Vec<&Crossing> = missed.collect();
-            let Some(first) = missed.first() else { continue };
-            let text = format!(
-                "TLS {}, {}: in {} of {} directions between machines nothing resumed ({} to {} was one).",
-                way.version(),
-                way.token(),
-                missed.len(),
-                all.count(),
-                first.from,
-                first.to
-            );
-            let is_minor = way == Way::Ids && self.facts.all_tickets_cross();
-            let severity = if is_minor { Severity::Note } else { Severity::Loss };
-            self.add(severity, Cause::MachinesApart, Some(way), text);
-        }
-    }
-
     fn names(&mut self) {
         let first = &self.facts.target.host;
         for NameFacts { name, way, own, of_first } in &self.facts.names {
@@ -434,8 +414,11 @@ impl Seen<'_> {
             let mut versions = rejoin_report::distinct(ways.map(Way::version));
             versions.sort_unstable();
             let is_lost = severity == Severity::Loss;
-            // How many return before their session is gone, only the server knows.
-            let is_known = !matches!(cause, Cause::CacheTooSmall | Cause::ForgottenEarly);
+            // How many return before their session is gone, only the server knows; the versions that clients speak, too.
+            let is_known = !matches!(
+                cause,
+                Cause::CacheTooSmall | Cause::ForgottenEarly | Cause::VersionsApart
+            );
             let losses = versions.iter().filter(|_| is_lost).map(|version| {
                 let loss = loss(self.facts, version);
                 Loss { resuming_share: loss.resuming_share.filter(|_| is_known), ..loss }
@@ -499,52 +482,6 @@ fn holders(facts: &WayFacts) -> String {
     }
 }
 
-/// Computes what is lost over a version.
-fn loss(facts: &Facts, version: &'static str) -> Loss {
-    let ways = Way::ALL.into_iter().filter(|way| way.version() == version);
-    let shares = ways.clone().filter_map(|way| resuming_share(facts, way));
-    let is_open = ways.clone().any(|way| is_crossing_open(facts, way));
-    let measured = ways.flat_map(|way| facts.of_way(way)).find_map(|(_, facts)| {
-        let (full, resumed) = (facts.full?, facts.resumed?);
-        Some((
-            full.bytes.saturating_sub(resumed.bytes),
-            full.round_trips.saturating_sub(resumed.round_trips),
-        ))
-    });
-    Loss {
-        version,
-        resuming_share: shares.reduce(f64::max).filter(|_| !is_open),
-        bytes: measured.map(|(bytes, _)| bytes),
-        round_trips: measured.map(|(_, round_trips)| round_trips),
-    }
-}
-
-/// Returns the share of returns that resume by this way, if each goes to any of the addresses. A pair of addresses that was
-/// not tried counts as the mean of those that were.
-fn resuming_share(facts: &Facts, way: Way) -> Option<f64> {
-    let mean = |shares: Vec<f64>| {
-        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
-    };
-    let of_address = |(_, facts): (&AddressFacts, &WayFacts)| match facts.issued {
-        Some(false) => Some(0.0),
-        _ => facts.at_once.share(),
-    };
-    let own: Vec<f64> = facts.of_way(way).filter_map(of_address).collect();
-    let count = own.len() as f64;
-    let own = mean(own)?;
-    let crossings = facts.crossings.iter().filter(|crossing| crossing.way == way);
-    // The last of several tries counts for all of them: the first to resume ends them.
-    let across = mean(crossings.map(|crossing| f64::from(crossing.tally.resumed.min(1))).collect());
-    let across = across.unwrap_or(if count > 1.0 { 0.0 } else { own });
-    Some((own + (count - 1.0) * across) / count)
-}
-
-/// Returns true if all crossings that were due are open, so that there is no mean of others.
-fn is_crossing_open(facts: &Facts, way: Way) -> bool {
-    let is_tried = facts.crossings.iter().any(|crossing| crossing.way == way);
-    !is_tried && facts.crossings_not_tried.iter().any(|pair| pair.way == way)
-}
-
 impl Cause {
     /// Returns the cause in a few words.
     pub const fn title(self) -> &'static str {
@@ -557,6 +494,7 @@ impl Cause {
             Self::TicketsNeverOpen => "tickets are issued and never resume",
             Self::WorkersApart => "workers at one address have keys or caches of their own",
             Self::MachinesApart => "machines do not resume each other's sessions",
+            Self::VersionsApart => "machines speak different versions",
             Self::NameApart => "one name resumes and another does not",
             Self::CacheTooSmall => "the cache is too small",
             Self::ForgottenEarly => "sessions are forgotten early",

@@ -151,6 +151,16 @@ const ONLY_TLS12: Mends = Mends {
     rejoin: "",
 };
 
+const VERSIONS_APART: Mends = Mends {
+    nginx: "`ssl_protocols TLSv1.2 TLSv1.3` in each",
+    haproxy: "in each no `ssl-max-ver TLSv1.2`, no `no-tlsv13`",
+    apache: "`SSLProtocol -all +TLSv1.2 +TLSv1.3` in each",
+    envoy: "in each no `tls_maximum_protocol_version: TLSv1_2`",
+    caddy: "`protocols tls1.2 tls1.3`, its default, in each",
+    own: "OpenSSL: the same `SSL_CTX_set_max_proto_version` in each",
+    rejoin: "it changes no versions: set the same in each",
+};
+
 /// Returns the mend of a cause.
 pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
     Some(match cause {
@@ -158,6 +168,7 @@ pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
         Cause::TicketsNeverOpen => &NEVER_OPEN,
         Cause::WorkersApart | Cause::MachinesApart => &SAME_KEYS,
         Cause::OfferBreaks => &OFFER_BREAKS,
+        Cause::VersionsApart => &VERSIONS_APART,
         Cause::NameApart => &NAME_APART,
         Cause::CacheTooSmall => &CACHE_TOO_SMALL,
         Cause::ForgottenEarly => &FORGOTTEN_EARLY,

@@ -434,8 +434,7 @@ impl<'a> Probe<'a> {
                 (1..places.len()).take(CROSSED).map(|step| &places[(at + step) % places.len()]);
             for (to, way) in next.flat_map(|to| Way::ALL.map(|way| (to, way))) {
                 // A session that no address takes again tells nothing about another.
-                let is_taken =
-                    |place: &Place| place.study(way).is_some_and(|facts| facts.at_once.resumed > 0);
+                let is_taken = |place: &Place| place.study(way).is_some_and(WayFacts::is_taken);
                 if is_taken(from) && is_taken(to) {
                     let (from, to) = (from.address, to.address);
                     let tally = self.crossing(from, to, way);

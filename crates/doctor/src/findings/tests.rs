@@ -1,5 +1,6 @@
+use super::losses::resuming_share;
 use super::*;
-use crate::facts::{Later, NotTried, Replay, Tally};
+use crate::facts::{Crossing, Later, NotTried, Replay, Tally};
 use crate::settings::Target;
 use crate::{Cost, Failure};
 
@@ -172,6 +173,54 @@ fn the_loss_is_the_share_of_returns_and_the_difference_in_cost() {
 }
 
 #[test]
+fn machines_that_resume_by_different_ways_resume_nothing_of_each_other() {
+    let [ids, tickets, tls13] = Way::ALL;
+    let by_ticket = || at(1, [way(ids, 0), way(tickets, 8), unspoken(tls13)]);
+    let by_id = || at(2, [way(ids, 8), without(tickets), unspoken(tls13)]);
+    let lost = |found: &Facts| {
+        let found = findings(found).into_iter().filter(Finding::is_in_the_way);
+        found.collect::<Vec<_>>()
+    };
+    let found = lost(&facts(vec![by_ticket(), by_id()]));
+    assert_eq!((found.len(), found[0].cause), (1, Cause::MachinesApart), "{found:?}");
+    let seen = &found[0].seen[0];
+    assert!(
+        seen.contains(":443 resumes by ticket only, 192.0.2.2:443 by session id only"),
+        "{seen}"
+    );
+    assert_eq!(found[0].losses[0].resuming_share, Some(0.5));
+    // Two of three that resume each other's tickets: five of nine returns.
+    let mut three =
+        facts(vec![by_ticket(), by_id(), AddressFacts { address: address(3), ..by_ticket() }]);
+    for (from, to) in [(1, 3), (3, 1)].map(|(from, to)| (address(from), address(to))) {
+        three.crossings.push(Crossing { from, to, way: tickets, tally: tally(1, 1) });
+    }
+    let share = lost(&three)[0].losses[0].resuming_share.expect("a share");
+    assert!((share - 5.0 / 9.0).abs() < 1e-9, "{share}");
+    // What the bound left open at one of them may be the way of the other.
+    let open = WayFacts { at_once: Tally::default(), ..way(ids, 0) };
+    let open = AddressFacts { ways: vec![open, way(tickets, 8), unspoken(tls13)], ..by_ticket() };
+    assert_eq!(lost(&facts(vec![open, by_id()])), []);
+}
+
+#[test]
+fn machines_that_speak_different_versions_lose_the_clients_of_both() {
+    let [ids, tickets, tls13] = Way::ALL;
+    let old = at(2, [way(ids, 8), way(tickets, 8), unspoken(tls13)]);
+    let found = findings(&facts(vec![at(1, good()), old.clone()]));
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Loss), "{found:?}");
+    assert_eq!(found[0].cause, Cause::VersionsApart);
+    let seen = &found[0].seen[0];
+    assert!(seen.contains("192.0.2.1:443") && seen.contains("192.0.2.2:443"), "{seen}");
+    assert_eq!(found[0].losses[0].resuming_share, None, "it depends on the clients' versions");
+    // A version that is not known is none that is not spoken.
+    let failed = WayFacts { failure: Some(Failure::Spent), ..WayFacts::new(tls13) };
+    let open = at(2, [way(ids, 8), way(tickets, 8), failed]);
+    assert_eq!(causes(&facts(vec![at(1, good()), open])), []);
+    assert_eq!(causes(&facts(vec![old])), [(Severity::Note, Cause::OnlyTls12)]);
+}
+
+#[test]
 fn directions_that_were_not_tried_are_neither_good_nor_bad() {
     let directions = [(1, 2), (2, 1)].map(|(from, to)| (address(from), address(to)));
     let of = |tickets: [Option<u32>; 2], ids: [Option<u32>; 2]| {
@@ -200,7 +249,7 @@ fn directions_that_were_not_tried_are_neither_good_nor_bad() {
     let missed = of([Some(0), None], good);
     assert_eq!(missed.resumes, Some(false));
     assert!(missed.findings[0].seen[0].contains("in 1 of 1 directions"), "{:?}", missed.findings);
-    assert_eq!(resuming_share(&missed.facts, Way::Tickets), Some(0.5));
+    assert_eq!(resuming_share(&missed.facts, &[Way::Tickets]), Some(0.5));
     let mut all = of(good, [Some(0), None]);
     all.facts.crossings.retain(|crossing| crossing.way == Way::Ids);
     assert_eq!(loss(&all.facts, "1.2").resuming_share, Some(0.5));
@@ -314,6 +363,7 @@ fn every_heavy_cause_but_a_dead_server_has_a_mend() {
         Cause::TicketsNeverOpen,
         Cause::WorkersApart,
         Cause::MachinesApart,
+        Cause::VersionsApart,
         Cause::NameApart,
         Cause::CacheTooSmall,
         Cause::ForgottenEarly,

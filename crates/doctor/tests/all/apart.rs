@@ -45,6 +45,23 @@ fn machines_with_one_key_file_are_well() {
 }
 
 #[test]
+fn machines_of_different_ways_or_versions_are_apart() {
+    let two = |settings: [&str; 2]| {
+        let mut site = Site::new();
+        site.folder.write("ticket.key", [7; 80]);
+        for (machine, settings) in MACHINES.iter().zip(settings) {
+            site.nginx(settings, machine);
+        }
+        examined(&site.settings(&MACHINES[..2])).expect("handshakes")
+    };
+    let by_id = "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
+    let by_ticket = "ssl_protocols TLSv1.2; ssl_session_ticket_key FOLDER/ticket.key;";
+    two([by_ticket, by_id]).assert_in_the_way(&[Cause::MachinesApart]);
+    let of_both = "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_ticket_key FOLDER/ticket.key;";
+    two([of_both, by_ticket]).assert_in_the_way(&[Cause::VersionsApart]);
+}
+
+#[test]
 fn directions_beyond_the_bound_are_not_tried() {
     let site = machines("ssl_session_ticket_key FOLDER/ticket.key;");
     // An address needs 15 for itself, and 8 for the directions.
