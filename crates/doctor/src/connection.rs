@@ -73,6 +73,13 @@ pub enum Failure {
     Spent,
 }
 
+impl Failure {
+    /// Returns true if the run and not the server ended the connection.
+    pub(crate) const fn is_end(&self) -> bool {
+        matches!(self, Self::Interrupted | Self::Spent)
+    }
+}
+
 fn alert_name(number: u8) -> &'static str {
     match number {
         40 => " (handshake_failure)",

@@ -236,11 +236,18 @@ impl WayFacts {
         self.at_once.resumed > 0
     }
 
+    /// Returns the failure of the version at an address where another one succeeds.
+    pub(crate) fn version_failure(&self, at: &AddressFacts) -> Option<&Failure> {
+        let is_beside = at.ways.iter().any(|facts| facts.spoken == Some(true));
+        let failure = self.failure.as_ref().filter(|failure| !failure.is_end());
+        failure.filter(|_| self.spoken.is_none() && is_beside)
+    }
+
     /// Returns true if it is not known whether sessions resume at once, though the server may speak this version.
-    fn is_open(&self) -> bool {
-        let is_end = matches!(self.failure, Some(Failure::Spent | Failure::Interrupted));
+    fn is_open(&self, at: &AddressFacts) -> bool {
+        let is_end = self.failure.as_ref().is_some_and(Failure::is_end);
         match self.spoken {
-            None => is_end,
+            None => is_end || self.version_failure(at).is_some(),
             Some(spoken) => spoken && self.issued == Some(true) && self.at_once.tried == 0,
         }
     }
@@ -370,9 +377,9 @@ impl Facts {
             ways.map(move |facts| (at, facts.way.version()))
         });
         let mut spoken = spoken.peekable();
-        let mut ways = self.addresses.iter().flat_map(|at| &at.ways);
+        let mut all = self.addresses.iter();
         !self.interrupted
-            && !ways.any(WayFacts::is_open)
+            && !all.any(|at| at.ways.iter().any(|facts| facts.is_open(at)))
             && !self.leaves_crossings_open()
             && spoken.peek().is_some()
             && spoken.all(|(at, version)| whole(at, version))

@@ -65,6 +65,8 @@ pub enum Cause {
     SometimesLost,
     /// Handshakes fail now and then.
     HandshakesFail,
+    /// A version fails where another one succeeds.
+    VersionFails,
     /// Ticket keys stay the same for too long.
     KeyNotRotated,
     /// A copy of a first flight is answered.
@@ -185,6 +187,13 @@ impl Seen<'_> {
         }
         for facts in &at.ways {
             self.way(at, facts);
+            // Both ways of TLS 1.2 fail alike, and what is told twice is joined.
+            if let Some(failure) = facts.version_failure(at) {
+                let version = facts.way.version();
+                let text =
+                    format!("{address}: TLS {version} fails: {failure}. Another version succeeds.");
+                self.add(Severity::Risk, Cause::VersionFails, Some(facts.way), text);
+            }
         }
         let of = |way| at.ways.iter().find(|facts| facts.way == way);
         if let (Some(ids), Some(tickets)) = (of(Way::Ids), of(Way::Tickets)) {
@@ -500,6 +509,7 @@ impl Cause {
             Self::ForgottenEarly => "sessions are forgotten early",
             Self::SometimesLost => "a session is lost now and then",
             Self::HandshakesFail => "handshakes fail now and then",
+            Self::VersionFails => "a version fails",
             Self::KeyNotRotated => "ticket keys are not rotated",
             Self::ReplayAnswered => "a copied first flight is answered again",
             Self::OnlyTls12 => "TLS 1.3 is not spoken",

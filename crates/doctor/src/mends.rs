@@ -178,6 +178,7 @@ pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
         Cause::NoKeyAgreement
         | Cause::NoHandshake
         | Cause::HandshakesFail
+        | Cause::VersionFails
         | Cause::SometimesLost
         | Cause::OnlyTls13
         | Cause::NoIds

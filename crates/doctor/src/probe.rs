@@ -34,6 +34,8 @@ const CROSSED: usize = 3;
 const MISSES: u32 = 8;
 /// Connections without a ticket after which none is waited for.
 const TICKETLESS: u32 = 2;
+/// The alert of servers that know nothing of TLS 1.3: they find no suite of theirs.
+const HANDSHAKE_FAILURE: Failure = Failure::Alert(40);
 const STEP: Duration = Duration::from_millis(50);
 
 /// Examines a server.
@@ -255,7 +257,7 @@ impl<'a> Probe<'a> {
         match self.connect(address, mode(study.facts.way), self.host(), None) {
             Ok(made) => study.note(made),
             Err(failure) => {
-                if study.facts.spoken == Some(true) && !is_end(&failure) {
+                if study.facts.spoken == Some(true) && !failure.is_end() {
                     study.facts.full_failures += 1;
                 }
                 study.facts.failure.get_or_insert(failure);
@@ -268,7 +270,7 @@ impl<'a> Probe<'a> {
         match self.connect(address, mode(study.facts.way), self.host(), Some(token)) {
             Ok(made) if made.is_resumed => Offered::Resumed(study.note(made)),
             Ok(made) => Offered::Full(study.note(made)),
-            Err(failure) if is_end(&failure) => Offered::Unknown,
+            Err(failure) if failure.is_end() => Offered::Unknown,
             Err(failure) => {
                 study.facts.failure.get_or_insert(failure);
                 Offered::Broken
@@ -334,7 +336,10 @@ impl<'a> Probe<'a> {
                         self.study(address, &mut study);
                     }
                     Err(failure) => {
-                        study.facts.spoken = (failure == Failure::Version).then_some(false);
+                        let is_tls12 = studies.iter().any(|known: &Study| !known.full.is_empty());
+                        let is_old = failure == HANDSHAKE_FAILURE && is_tls12;
+                        let is_unspoken = failure == Failure::Version || is_old;
+                        study.facts.spoken = is_unspoken.then_some(false);
                         failures.push(failure.clone());
                         study.facts.failure = Some(failure);
                     }
@@ -552,15 +557,10 @@ const fn mode(way: Way) -> Mode {
     }
 }
 
-/// Returns true if the run and not the server ended a connection.
-const fn is_end(failure: &Failure) -> bool {
-    matches!(failure, Failure::Interrupted | Failure::Spent)
-}
-
 /// Returns the failure of the newest version that the server speaks, or else the first.
 fn telling(failures: &[Failure]) -> Option<&Failure> {
-    let first = failures.first().filter(|failure| !is_end(failure))?;
-    let is_spoken = |failure: &&Failure| !is_end(failure) && **failure != Failure::Version;
+    let first = failures.first().filter(|failure| !failure.is_end())?;
+    let is_spoken = |failure: &&Failure| !failure.is_end() && **failure != Failure::Version;
     Some(failures.iter().rev().find(is_spoken).unwrap_or(first))
 }
 

@@ -274,9 +274,30 @@ fn a_way_that_the_bound_left_open_is_not_known_to_resume() {
     };
     let new = WayFacts::new(Way::Tls13);
     assert_eq!(resumes(WayFacts { failure: Some(Failure::Spent), ..new.clone() }), None);
-    assert_eq!(resumes(WayFacts { failure: Some(Failure::TooLate), ..new }), Some(true));
+    assert_eq!(resumes(WayFacts { failure: Some(Failure::TooLate), ..new }), None);
     let issued = WayFacts { at_once: Tally::default(), ..way(Way::Tls13, 0) };
     assert_eq!(resumes(issued), None);
+}
+
+#[test]
+fn a_version_that_fails_is_told_where_another_one_succeeds() {
+    let with = |failure: Failure| WayFacts { failure: Some(failure), ..WayFacts::new(Way::Tls13) };
+    let [ids, tickets, _] = good();
+    let late = facts(vec![at(1, [ids.clone(), tickets.clone(), with(Failure::TooLate)])]);
+    let found = findings(&late);
+    assert_eq!(causes(&late), [(Severity::Risk, Cause::VersionFails)]);
+    assert_eq!(found[0].versions, ["1.3"]);
+    assert!(found[0].seen[0].contains("TLS 1.3 fails: no answer in time"), "{found:?}");
+    for end in [Failure::Spent, Failure::Interrupted] {
+        assert_eq!(causes(&facts(vec![at(1, [ids.clone(), tickets.clone(), with(end)])])), []);
+    }
+    // An address without a route leaves nothing open at the others.
+    let failed =
+        Way::ALL.map(|way| WayFacts { failure: Some(Failure::NoRoute), ..WayFacts::new(way) });
+    let away = AddressFacts { failure: Some(Failure::NoRoute), ..at(2, failed) };
+    let beside = facts(vec![at(1, good()), away]);
+    assert_eq!(causes(&beside), [(Severity::Note, Cause::NoHandshake)]);
+    assert_eq!(crate::Report::new(beside).resumes, Some(true));
 }
 
 #[test]

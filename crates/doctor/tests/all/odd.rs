@@ -82,6 +82,41 @@ fn a_server_that_demands_a_client_certificate_is_no_server_without_tickets() {
     }
 }
 
+#[test]
+fn a_version_that_fails_is_not_passed_over() {
+    // Old servers know neither the extension of versions nor a suite of TLS 1.3.
+    let refusal = [21, 3, 3, 0, 2, 2, 40];
+    let found = |answer: &'static [u8]| {
+        let site = Site::new();
+        let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor(&site).build()));
+        let settings = serve(move |mut stream| {
+            let mut hello = [0; 2048];
+            let length = stream.peek(&mut hello).unwrap_or(0);
+            let only_tls13 = [0, 43, 0, 3, 2, 3, 4];
+            if hello[..length].windows(only_tls13.len()).any(|part| part == only_tls13) {
+                let _ = stream.read(&mut hello);
+                let _ = stream.write_all(answer);
+            } else {
+                answer_page(acceptor, stream);
+            }
+        });
+        examined(&Settings { deadline: Duration::from_secs(5), ..settings }).expect("handshakes").0
+    };
+    let closed = found(&[]);
+    assert_eq!(closed.resumes, None, "{}", closed.text());
+    let causes: Vec<Cause> = closed.findings.iter().map(|finding| finding.cause).collect();
+    assert!(causes.contains(&Cause::VersionFails), "{}", closed.text());
+    let told = "TLS 1.3 fails: it closes the connection in the handshake";
+    assert!(
+        closed.findings.iter().any(|finding| finding.seen[0].contains(told)),
+        "{}",
+        closed.text()
+    );
+    let old = crate::site::Examined(found(Box::leak(Box::new(refusal))));
+    old.assert_in_the_way(&[]);
+    old.assert_noted(Cause::OnlyTls12);
+}
+
 /// An acceptor of TLS 1.2 and 1.3 with the site's certificate.
 fn acceptor(site: &Site) -> SslAcceptorBuilder {
     let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("a context");
@@ -94,10 +129,13 @@ fn acceptor(site: &Site) -> SslAcceptorBuilder {
 /// Serves by this acceptor.
 fn accept(acceptor: SslAcceptorBuilder) -> Settings {
     let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor.build()));
-    serve(move |stream| {
-        if let Ok(mut stream) = acceptor.accept(stream) {
-            let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.shutdown();
-        }
-    })
+    serve(move |stream| answer_page(acceptor, stream))
+}
+
+/// Makes a connection, and closes it after a request.
+fn answer_page(acceptor: &SslAcceptor, stream: TcpStream) {
+    if let Ok(mut stream) = acceptor.accept(stream) {
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.shutdown();
+    }
 }
