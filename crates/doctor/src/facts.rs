@@ -136,14 +136,24 @@ impl Tally {
         self.tried > 0 && self.resumed == self.tried
     }
 
-    /// Returns true if sessions were offered, and none resumed.
-    pub const fn is_naught(self) -> bool {
-        self.tried > 0 && self.resumed == 0
+    /// Returns the sessions that the server took or did not take: the connection did not fail.
+    pub const fn answered(self) -> u32 {
+        self.tried.saturating_sub(self.broken)
     }
 
-    /// Returns the share that resumed. `None`: none was offered.
+    /// Returns true if sessions were answered, and none resumed.
+    pub const fn is_naught(self) -> bool {
+        self.answered() > 0 && self.resumed == 0
+    }
+
+    /// Returns true if most connections fail that offer a session. A single one may fail by chance.
+    pub const fn is_breaking(self) -> bool {
+        self.broken > 1 && self.broken > self.tried / 2
+    }
+
+    /// Returns the share of those answered that resumed; 0 if none was answered. `None`: none was offered.
     pub fn share(self) -> Option<f64> {
-        (self.tried > 0).then(|| f64::from(self.resumed) / f64::from(self.tried))
+        (self.tried > 0).then(|| f64::from(self.resumed) / f64::from(self.answered().max(1)))
     }
 }
 
@@ -189,6 +199,8 @@ pub struct WayFacts {
     pub key_names_later: Option<Vec<String>>,
     /// Full handshakes that failed, after one had succeeded.
     pub full_failures: u32,
+    /// Returns that failed besides those at once: whether their sessions would have resumed is unknown.
+    pub later_failures: u32,
     /// The first reason for which a connection failed.
     pub failure: Option<Failure>,
     /// The cost of a full handshake, the median.
@@ -215,6 +227,7 @@ impl WayFacts {
             key_names: None,
             key_names_later: None,
             full_failures: 0,
+            later_failures: 0,
             failure: None,
             full: None,
             resumed: None,
@@ -385,9 +398,15 @@ impl Facts {
             && spoken.all(|(at, version)| whole(at, version))
     }
 
-    /// Returns true if a crossing was not tried that counts: one of session ids does not where all tickets cross.
+    /// Returns true if a crossing was not tried or not answered that counts: one of session ids does not where all tickets
+    /// cross.
     fn leaves_crossings_open(&self) -> bool {
-        let is_open = |way| self.crossings_not_tried.iter().any(|pair| pair.way == way);
+        let is_unanswered =
+            |crossing: &Crossing, way| crossing.way == way && crossing.tally.answered() == 0;
+        let is_open = |way| {
+            self.crossings_not_tried.iter().any(|pair| pair.way == way)
+                || self.crossings.iter().any(|crossing| is_unanswered(crossing, way))
+        };
         is_open(Way::Tickets)
             || is_open(Way::Tls13)
             || is_open(Way::Ids) && !self.all_tickets_cross()

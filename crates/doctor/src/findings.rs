@@ -3,12 +3,10 @@
 mod losses;
 mod machines;
 
-use std::net::SocketAddr;
-
 use serde::Serialize;
 
 use crate::connection::Failure;
-use crate::facts::{AddressFacts, Facts, Key, NameFacts, Way, WayFacts};
+use crate::facts::{AddressFacts, Facts, Key, NameFacts, Tally, Way, WayFacts};
 use crate::mends::{Mends, mends};
 use losses::loss;
 
@@ -130,6 +128,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         seen.address(at);
     }
     seen.versions();
+    seen.broken_crossings();
     seen.crossings();
     seen.ways_apart();
     seen.versions_apart();
@@ -197,10 +196,10 @@ impl Seen<'_> {
         }
         let of = |way| at.ways.iter().find(|facts| facts.way == way);
         if let (Some(ids), Some(tickets)) = (of(Way::Ids), of(Way::Tickets)) {
-            self.tls12(address, ids, tickets);
+            self.tls12(at, ids, tickets);
         }
         if let Some(facts) = of(Way::Tls13) {
-            self.tls13(address, facts);
+            self.tls13(at, facts);
         }
     }
 
@@ -217,7 +216,22 @@ impl Seen<'_> {
             );
             self.add(Severity::Risk, Cause::HandshakesFail, Some(way), text);
         }
-        if tally.broken > 0 && facts.full_failures == 0 {
+        if facts.later_failures > 0 {
+            let text = format!(
+                "{address}, {what}: {} returns failed after others had succeeded ({why}).",
+                facts.later_failures
+            );
+            self.add(Severity::Risk, Cause::HandshakesFail, Some(way), text);
+        }
+        let is_breaking = is_breaking(at, tally);
+        if tally.broken > 0 && !is_breaking {
+            let text = format!(
+                "{address}, {what}: {} of {} connections failed that offered a session ({why}).",
+                tally.broken, tally.tried
+            );
+            self.add(Severity::Risk, Cause::HandshakesFail, Some(way), text);
+        }
+        if is_breaking {
             let text = format!(
                 "{address}, {what}: {} of {} connections failed that offered a session ({why}). Those \
                  without one succeeded.",
@@ -228,14 +242,15 @@ impl Seen<'_> {
             let text = format!(
                 "{address}, {what}: {} of {} returns resumed. That can be one machine among many, a full \
                  cache, or chance: try again with more --attempts.",
-                tally.resumed, tally.tried
+                tally.resumed,
+                tally.answered()
             );
             self.add(Severity::Risk, Cause::SometimesLost, Some(way), text);
         } else if is_apart(facts) {
             let text = format!(
                 "{address}, {what}: {} of {} returns resumed. {}",
                 tally.resumed,
-                tally.tried,
+                tally.answered(),
                 holders(facts)
             );
             self.add(severity, Cause::WorkersApart, Some(way), text);
@@ -261,14 +276,15 @@ impl Seen<'_> {
         }
     }
 
-    fn tls12(&mut self, address: SocketAddr, ids: &WayFacts, tickets: &WayFacts) {
-        let any = [ids, tickets];
-        if any.iter().any(|facts| facts.at_once.broken > 0) {
+    fn tls12(&mut self, at: &AddressFacts, ids: &WayFacts, tickets: &WayFacts) {
+        let (address, any) = (at.address, [ids, tickets]);
+        if any.iter().any(|facts| is_breaking(at, facts.at_once)) {
             return;
         }
         let naught = any.iter().all(|facts| facts.at_once.resumed == 0);
         let never = |facts: &WayFacts| facts.at_once.is_naught() && !is_apart(facts);
-        let (version, tried) = ("TLS 1.2", tickets.at_once.tried.max(ids.at_once.tried));
+        let tried = tickets.at_once.answered().max(ids.at_once.answered());
+        let version = "TLS 1.2";
         if naught {
             let (cause, way, text) = if never(tickets) {
                 (
@@ -312,8 +328,8 @@ impl Seen<'_> {
         }
     }
 
-    fn tls13(&mut self, address: SocketAddr, facts: &WayFacts) {
-        let (way, tally) = (Some(Way::Tls13), facts.at_once);
+    fn tls13(&mut self, at: &AddressFacts, facts: &WayFacts) {
+        let (address, way, tally) = (at.address, Some(Way::Tls13), facts.at_once);
         // Where workers differ, none of few returns may have come to its own.
         if facts.agrees_on_key == Some(false) && !is_apart(facts) {
             let text = format!(
@@ -323,7 +339,7 @@ impl Seen<'_> {
         } else if facts.issued == Some(false) {
             let text = format!("{address}: no ticket came, neither by itself nor with an answer.");
             self.add(Severity::Loss, Cause::NoTickets, way, text);
-        } else if tally.is_naught() && tally.broken == 0 && !is_apart(facts) {
+        } else if tally.is_naught() && !is_breaking(at, tally) && !is_apart(facts) {
             let kept = match (facts.is_kept_by_server(), facts.ticket_bytes) {
                 (true, Some(bytes)) => format!(
                     " Those of {bytes} bytes only name sessions, which the server does not keep."
@@ -332,7 +348,7 @@ impl Seen<'_> {
             };
             let text = format!(
                 "{address}, TLS 1.3: none of {} returns with a ticket resumed.{kept}",
-                tally.tried
+                tally.answered()
             );
             self.add(Severity::Loss, Cause::TicketsNeverOpen, way, text);
         } else if tally.resumed > 0 && facts.is_kept_by_server() {
@@ -461,17 +477,22 @@ fn weight(at: &AddressFacts, way: Way) -> Severity {
     }
 }
 
+/// Returns true if sessions break connections: most of those that offer one fail at this address, and no others.
+fn is_breaking(at: &AddressFacts, tally: Tally) -> bool {
+    tally.is_breaking() && at.ways.iter().all(|facts| facts.full_failures == 0)
+}
+
 /// Returns true if several have keys or caches of their own at one address.
 fn is_apart(facts: &WayFacts) -> bool {
     let (tally, names) = (facts.at_once, facts.key_names.as_ref().map_or(0, Vec::len));
-    tally.broken == 0 && tally.resumed < tally.tried && (tally.resumed > 0 || names > 1)
+    tally.resumed < tally.answered() && (tally.resumed > 0 || names > 1)
 }
 
 /// Returns true if so few sessions are lost that two with keys or caches of their own are no explanation.
 fn is_rare(facts: &WayFacts) -> bool {
     let names = facts.key_names.as_ref().map_or(0, Vec::len);
     let share = facts.at_once.share().filter(|share| *share > RARE_SHARE && *share < 1.0);
-    facts.at_once.broken == 0 && names < 2 && share.is_some()
+    names < 2 && share.is_some()
 }
 
 /// Says how many have keys or caches of their own.

@@ -278,12 +278,15 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// True if a new session resumes at once.
-    fn pair(&mut self, address: SocketAddr, study: &mut Study) -> Option<bool> {
-        let token = self.full(address, study)?;
-        match self.offer(address, study, &token) {
+    /// True if a session resumes. A connection that fails tells nothing, and is counted.
+    fn returns(&mut self, address: SocketAddr, study: &mut Study, token: &Token) -> Option<bool> {
+        match self.offer(address, study, token) {
             Offered::Resumed(_) => Some(true),
-            Offered::Full(_) | Offered::Broken => Some(false),
+            Offered::Full(_) => Some(false),
+            Offered::Broken => {
+                study.facts.later_failures += 1;
+                None
+            }
             Offered::Unknown => None,
         }
     }
@@ -295,13 +298,11 @@ impl<'a> Probe<'a> {
         study: &mut Study,
         token: &Token,
     ) -> Option<bool> {
-        match self.offer(address, study, token) {
-            Offered::Resumed(_) => Some(true),
-            Offered::Full(_) | Offered::Broken => {
-                self.pair(address, study).filter(|is_well| *is_well).map(|_| false)
-            }
-            Offered::Unknown => None,
+        if self.returns(address, study, token)? {
+            return Some(true);
         }
+        let new = self.full(address, study)?;
+        self.returns(address, study, &new)?.then_some(false)
     }
 
     fn first_round(&mut self, address: SocketAddr) -> Place {
@@ -406,7 +407,7 @@ impl<'a> Probe<'a> {
 
     fn again(&mut self, address: SocketAddr, study: &mut Study) {
         let Some(token) = self.full(address, study) else { return };
-        if let Offered::Resumed(_) = self.offer(address, study, &token) {
+        if self.returns(address, study, &token) == Some(true) {
             study.facts.reusable = self.later_return(address, study, &token);
         }
     }

@@ -1,9 +1,29 @@
 //! The findings between machines.
 
-use super::{Cause, Seen, Severity, is_apart};
+use super::{Cause, Seen, Severity, is_apart, is_breaking};
 use crate::facts::{AddressFacts, Crossing, Facts, Way, WayFacts};
 
 impl Seen<'_> {
+    /// Finds connections that fail where they offer the session of another machine.
+    pub(super) fn broken_crossings(&mut self) {
+        for Crossing { from, to, way, tally } in &self.facts.crossings {
+            let to_at = self.facts.addresses.iter().find(|at| at.address == *to);
+            let (severity, cause) = match to_at.is_some_and(|at| is_breaking(at, *tally)) {
+                _ if tally.broken == 0 => continue,
+                true => (Severity::Broken, Cause::OfferBreaks),
+                false => (Severity::Risk, Cause::HandshakesFail),
+            };
+            let text = format!(
+                "TLS {}, {}: {} of {} connections to {to} failed that offered a session of {from}.",
+                way.version(),
+                way.token(),
+                tally.broken,
+                tally.tried
+            );
+            self.add(severity, cause, Some(*way), text);
+        }
+    }
+
     pub(super) fn crossings(&mut self) {
         for way in Way::ALL {
             let all = self.facts.crossings.iter().filter(|crossing| crossing.way == way);

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use super::losses::resuming_share;
 use super::*;
 use crate::facts::{Crossing, Later, NotTried, Replay, Tally};
@@ -337,6 +339,53 @@ fn a_session_that_breaks_the_connection_comes_first() {
     // A server that breaks other connections, too, does not break them because of sessions.
     let shaky = broken.map(|facts| WayFacts { full_failures: 2, ..facts });
     assert_eq!(causes(&facts(vec![at(1, shaky)])), [(Severity::Risk, Cause::HandshakesFail)]);
+}
+
+#[test]
+fn few_connections_that_break_are_chance() {
+    let with = |resumed, broken| {
+        let tally = Tally { tried: 8, resumed, broken };
+        let failure = Some(Failure::Closed);
+        let ways = good().map(|facts| match facts.way {
+            Way::Tls13 => WayFacts { at_once: tally, failure: failure.clone(), ..facts },
+            _ => facts,
+        });
+        facts(vec![at(1, ways)])
+    };
+    let risk = (Severity::Risk, Cause::HandshakesFail);
+    assert_eq!(causes(&with(7, 1)), [risk]);
+    assert_eq!(crate::Report::new(with(7, 1)).resumes, None);
+    assert_eq!(causes(&with(4, 4)), [risk]);
+    assert_eq!(causes(&with(3, 5)), [(Severity::Broken, Cause::OfferBreaks)]);
+    // Returns that did not resume are counted without those that failed.
+    assert_eq!(causes(&with(3, 1)), [(Severity::Loss, Cause::WorkersApart), risk]);
+    assert_eq!(causes(&with(0, 1)), [(Severity::Loss, Cause::TicketsNeverOpen), risk]);
+    // Full handshakes of another way fail at this address, too.
+    let mut shaky = with(3, 5);
+    shaky.addresses[0].ways[0].full_failures = 1;
+    assert_eq!(causes(&shaky), [risk]);
+    let mut later = with(8, 0);
+    later.addresses[0].ways[2].later_failures = 1;
+    assert_eq!(causes(&later), [risk]);
+    assert_eq!(crate::Report::new(later).resumes, Some(true));
+}
+
+#[test]
+fn connections_that_break_between_machines_are_no_miss() {
+    let with = |tally| {
+        let mut two = facts(vec![at(1, good()), at(2, good())]);
+        let (from, to) = (address(1), address(2));
+        two.crossings.push(Crossing { from, to, way: Way::Tls13, tally });
+        two
+    };
+    let all = with(Tally { tried: 3, resumed: 0, broken: 3 });
+    assert_eq!(causes(&all), [(Severity::Broken, Cause::OfferBreaks)]);
+    let once = with(Tally { tried: 1, resumed: 0, broken: 1 });
+    assert_eq!(causes(&once), [(Severity::Risk, Cause::HandshakesFail)]);
+    assert_eq!(crate::Report::new(once).resumes, None);
+    let one = with(Tally { tried: 2, resumed: 1, broken: 1 });
+    assert_eq!(causes(&one), [(Severity::Risk, Cause::HandshakesFail)]);
+    assert_eq!(crate::Report::new(one).resumes, Some(true));
 }
 
 #[test]

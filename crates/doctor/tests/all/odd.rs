@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::{
     SslAcceptor, SslAcceptorBuilder, SslFiletype, SslMethod, SslVerifyMode, SslVersion,
 };
-use rejoin_doctor::{Cause, Settings};
+use rejoin_doctor::{Cause, Finding, Settings};
 
 use crate::site::{Site, examined};
 
@@ -65,6 +66,33 @@ fn a_session_that_breaks_the_connection_is_told_from_a_broken_server() {
     let found = examined(&Settings { deadline, ..settings }).expect("handshakes");
     found.assert_in_the_way(&[Cause::OfferBreaks]);
     found.assert_noted(Cause::ClientCertificate);
+}
+
+#[test]
+fn one_connection_that_is_dropped_is_no_cause_and_is_told() {
+    let site = Site::new();
+    let mut acceptor = acceptor(&site);
+    acceptor.set_session_id_context(b"test").expect("a context");
+    let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor.build()));
+    let without = |dropped| {
+        let made: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let settings = serve(move |stream| {
+            if made.fetch_add(1, Ordering::Relaxed) + 1 != dropped {
+                answer_page(acceptor, stream);
+            }
+        });
+        let (deadline, wait) = (Duration::from_secs(5), Duration::from_secs(1));
+        let settings = Settings { deadline, wait, attempts: 3, others: 3, ..settings };
+        thread::spawn(move || examined(&settings).expect("handshakes").0)
+    };
+    // Returns at once (4 to 22), once more, after others and after a time, and the pairs that follow a miss.
+    let each = [4, 10, 15, 21, 24, 25, 28, 31, 34].map(without);
+    for report in each.map(|report| report.join().expect("a report")) {
+        let of = |wanted: fn(&Finding) -> bool| report.findings.iter().any(wanted);
+        assert!(!of(Finding::is_in_the_way), "{}", report.text());
+        let is_told = of(|found| found.cause == Cause::HandshakesFail);
+        assert!(is_told && report.resumes != Some(false), "{}", report.text());
+    }
 }
 
 /// Over TLS 1.3, a client that has finished learns of the refusal only when it reads.
