@@ -325,10 +325,22 @@ pub struct NameFacts {
     pub name: Option<Host>,
     /// The way.
     pub way: Way,
+    /// True if clients of this name get sessions.
+    pub issued: Option<bool>,
     /// True if sessions of this name resume under it.
     pub own: Option<bool>,
     /// True if a session of the server's first name resumes under it.
     pub of_first: Option<bool>,
+    /// The reason for which it is not known whether this name's sessions resume.
+    pub failure: Option<Failure>,
+}
+
+impl NameFacts {
+    /// Returns true if it is not known whether sessions resume under a name that the server may have for this version.
+    fn is_open(&self) -> bool {
+        let failure = self.failure.as_ref().filter(|failure| **failure != Failure::Version);
+        self.name.is_some() && failure.is_some()
+    }
 }
 
 /// The keys in an earlier report, read from its JSON.
@@ -394,6 +406,7 @@ impl Facts {
         !self.interrupted
             && !all.any(|at| at.ways.iter().any(|facts| facts.is_open(at)))
             && !self.leaves_crossings_open()
+            && !self.names.iter().any(NameFacts::is_open)
             && spoken.peek().is_some()
             && spoken.all(|(at, version)| whole(at, version))
     }

@@ -2,11 +2,12 @@
 
 mod losses;
 mod machines;
+mod names;
 
 use serde::Serialize;
 
 use crate::connection::Failure;
-use crate::facts::{AddressFacts, Facts, Key, NameFacts, Tally, Way, WayFacts};
+use crate::facts::{AddressFacts, Facts, Key, Tally, Way, WayFacts};
 use crate::mends::{Mends, mends};
 use losses::loss;
 
@@ -372,41 +373,6 @@ impl Seen<'_> {
         } else if is(Way::Tickets, false) && is(Way::Tls13, true) {
             let text = "Clients that know no TLS 1.3 cannot connect, and there are no session ids.";
             self.add(Severity::Note, Cause::OnlyTls13, Some(Way::Tls13), text.to_owned());
-        }
-    }
-
-    fn names(&mut self) {
-        let first = &self.facts.target.host;
-        for NameFacts { name, way, own, of_first } in &self.facts.names {
-            let main = self.facts.of_way(*way).next().map(|(_, facts)| facts);
-            let is_whole = main.is_some_and(|facts| facts.at_once.is_whole());
-            let is_naught =
-                main.is_some_and(|facts| facts.at_once.resumed == 0 && !is_apart(facts));
-            let version = way.version();
-            match name {
-                None if is_naught && *own == Some(true) => {
-                    let other = Way::ALL.into_iter().filter(|other| other.version() == version);
-                    let mut other = other.flat_map(|other| self.facts.of_way(other).next());
-                    let is_minor = other.any(|(_, facts)| facts.at_once.is_whole());
-                    let severity = if is_minor { Severity::Note } else { Severity::Loss };
-                    let text = format!(
-                        "TLS {version}, {}: sessions of clients that name no server resume, and those of {first} do not.",
-                        way.token()
-                    );
-                    self.add(severity, Cause::NameApart, Some(*way), text);
-                }
-                Some(name) if is_whole && *own == Some(false) => {
-                    let text = format!(
-                        "TLS {version}: sessions of {first} resume, and those of {name} do not."
-                    );
-                    self.add(Severity::Loss, Cause::NameApart, Some(*way), text);
-                }
-                Some(name) if name != first && *of_first == Some(true) => {
-                    let text = format!("TLS {version}: a session of {first} resumes as {name}.");
-                    self.add(Severity::Note, Cause::NamesShare, Some(*way), text);
-                }
-                _ => {}
-            }
         }
     }
 

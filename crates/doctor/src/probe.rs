@@ -3,6 +3,7 @@
 //! Everything happens one connection after the other. What a failure, an interruption or the bound of connections leaves
 //! open stays unknown.
 
+mod names;
 mod replays;
 
 use std::collections::HashMap;
@@ -16,8 +17,7 @@ use openssl::x509::X509VerifyResult;
 
 use crate::connection::{Cost, Failure, Made, Tickets, Wanted};
 use crate::facts::{
-    AddressFacts, Certificate, Crossing, Facts, Later, NameFacts, NotTried, Tally, Way, WayFacts,
-    key_names,
+    AddressFacts, Certificate, Crossing, Facts, Later, NotTried, Tally, Way, WayFacts, key_names,
 };
 use crate::heard::{Heard, Mode, Token, context};
 use crate::settings::{Host, Settings};
@@ -468,55 +468,6 @@ impl<'a> Probe<'a> {
             tally.tried += 1;
         }
         tally
-    }
-
-    /// Tries other names, and none, at the first address that answers.
-    fn names(&mut self, places: &[Place]) -> Vec<NameFacts> {
-        let Some(place) = places.iter().find(|place| place.facts.failure.is_none()) else {
-            return Vec::new();
-        };
-        let is_named = matches!(self.settings.target.host, Host::Name(_));
-        let nameless = is_named.then_some(None);
-        let names: Vec<Option<Host>> =
-            nameless.into_iter().chain(self.settings.names.iter().cloned().map(Some)).collect();
-        // A server without tickets may have some under another name.
-        self.tickets.remove(&place.address);
-        let mut found = Vec::new();
-        for name in names {
-            for way in Way::ALL {
-                let speaks = place.study(way).is_some_and(|facts| facts.spoken == Some(true));
-                // A ticket tells it, where there is one.
-                let told = way == Way::Ids
-                    && place.study(Way::Tickets).is_some_and(|facts| facts.at_once.resumed > 0);
-                if speaks && !told {
-                    let own = self.under(place.address, way, name.as_ref(), name.as_ref());
-                    let of_first = self.under(place.address, way, self.host(), name.as_ref());
-                    found.push(NameFacts { name: name.clone(), way, own, of_first });
-                }
-            }
-        }
-        found
-    }
-
-    /// True if a session of one name resumes under another.
-    fn under(
-        &mut self,
-        address: SocketAddr,
-        way: Way,
-        first: Option<&Host>,
-        then: Option<&Host>,
-    ) -> Option<bool> {
-        let mut resumed = None;
-        for _ in 0..TRIES {
-            let made = self.connect(address, mode(way), first, None).ok()?;
-            let token = session(way, made)?;
-            let made = self.connect(address, mode(way), then, Some(&token)).ok();
-            resumed = made.map(|made| made.is_resumed);
-            if resumed == Some(true) {
-                break;
-            }
-        }
-        resumed
     }
 
     /// Waits, and lets sessions return that were kept from the beginning.

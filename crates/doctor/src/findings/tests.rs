@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use super::losses::resuming_share;
 use super::*;
-use crate::facts::{Crossing, Later, NotTried, Replay, Tally};
+use crate::facts::{Crossing, Later, NameFacts, NotTried, Replay, Tally};
 use crate::settings::Target;
 use crate::{Cost, Failure};
 
@@ -397,16 +397,49 @@ fn a_key_is_old_after_a_week() {
     assert_eq!(causes(&same), [(Severity::Risk, Cause::KeyNotRotated)]);
 }
 
+fn under(name: Option<&str>, way: Way, own: Option<bool>) -> NameFacts {
+    let (issued, of_first) = (own.map(|_| true), Some(false));
+    let name = name.map(|name| name.parse().unwrap());
+    NameFacts { name, way, issued, own, of_first, failure: None }
+}
+
+#[test]
+fn a_name_that_gets_nothing_is_told_from_one_that_is_refused() {
+    let with = |names: Vec<NameFacts>| {
+        let facts = Facts { names, ..facts(vec![at(1, good())]) };
+        let report = crate::Report::new(facts);
+        (causes(&report.facts), report.resumes)
+    };
+    let shop = |way, own| under(Some("shop.example"), way, own);
+    let bare = |way| NameFacts { issued: Some(false), ..shop(way, None) };
+    let failed = |way, failure| NameFacts { failure: Some(failure), ..shop(way, None) };
+    let [ids, tickets, tls13] = Way::ALL;
+    let apart = vec![(Severity::Loss, Cause::NameApart)];
+    assert_eq!(with(vec![bare(tls13)]), (apart.clone(), Some(false)));
+    assert_eq!(with(vec![bare(tickets), bare(ids)]), (apart, Some(false)));
+    // Clients without tickets resume by session id.
+    assert_eq!(with(vec![bare(tickets), shop(ids, Some(true))]), (vec![], Some(true)));
+    let refusals = [tickets, tls13].map(|way| failed(way, Failure::Alert(112)));
+    let dead = vec![(Severity::Broken, Cause::NoHandshake)];
+    assert_eq!(with(refusals.to_vec()), (dead, Some(false)));
+    let one = vec![shop(tickets, Some(true)), failed(tls13, Failure::TooLate)];
+    assert_eq!(with(one), (vec![(Severity::Risk, Cause::VersionFails)], None));
+    let unspoken = vec![shop(tickets, Some(true)), failed(tls13, Failure::Version)];
+    assert_eq!(with(unspoken), (vec![], Some(true)));
+    assert_eq!(with(vec![failed(tls13, Failure::Spent)]), (vec![], None));
+    // Clients that name no server are refused by many servers.
+    let nameless = NameFacts { name: None, ..failed(tls13, Failure::Alert(112)) };
+    assert_eq!(with(vec![nameless]), (vec![], Some(true)));
+}
+
 #[test]
 fn another_name_that_resumes_shows_the_default_server() {
     let mut named = facts(vec![at(1, Way::ALL.map(|of| way(of, 0)))]);
-    named.names =
-        vec![NameFacts { name: None, way: Way::Tls13, own: Some(true), of_first: Some(false) }];
+    named.names = vec![under(None, Way::Tls13, Some(true))];
     assert!(causes(&named).contains(&(Severity::Loss, Cause::NameApart)));
     let mut other = facts(vec![at(1, good())]);
-    let name = Some("shop.example".parse().unwrap());
-    other.names =
-        vec![NameFacts { name, way: Way::Tls13, own: Some(false), of_first: Some(false) }];
+    let name = Some("shop.example");
+    other.names = vec![under(name, Way::Tls13, Some(false))];
     assert_eq!(causes(&other), [(Severity::Loss, Cause::NameApart)]);
 }
 
@@ -418,7 +451,7 @@ fn where_workers_differ_no_chance_is_taken_for_another_cause() {
         _ => WayFacts { key_names: Some(names.clone()), agrees_on_key: Some(false), ..way(of, 0) },
     });
     let mut found = facts(vec![at(1, unlucky)]);
-    let nameless = |way| NameFacts { name: None, way, own: Some(true), of_first: Some(false) };
+    let nameless = |way| under(None, way, Some(true));
     found.names = vec![nameless(Way::Tickets), nameless(Way::Tls13)];
     assert_eq!(causes(&found), [(Severity::Loss, Cause::WorkersApart)]);
 }

@@ -142,3 +142,36 @@ fn the_default_server_decides_for_all_names() {
     found.assert_in_the_way(&[]);
     found.assert_noted(Cause::NamesShare);
 }
+
+#[test]
+fn a_name_that_gets_no_session_or_no_handshake_is_told() {
+    let mut site = Site::new();
+    let server = |name: &str, settings: &str| {
+        format!(
+            "server {{ listen 127.0.0.1:PORT ssl; server_name {name}; {settings} return 200 x; }}"
+        )
+    };
+    let first = server("localhost", "");
+    let bare = server("bare.test", "ssl_session_tickets off; ssl_session_cache off;");
+    let refused = server("refused.test", "ssl_reject_handshake on;");
+    site.nginx_with(&format!("{BOTH} {first} {bare} {refused}"), "127.0.0.1");
+    let named = |names: &[&str], connections| {
+        let names = names.iter().map(|name| name.parse().expect("a name")).collect();
+        let settings = site.settings(&["127.0.0.1"]);
+        examined(&Settings { names, connections, ..settings }).expect("handshakes")
+    };
+    let found = named(&["bare.test", "localhost"], 160);
+    found.assert_in_the_way(&[Cause::NameApart]);
+    assert!(found.0.text().contains("bare.test"), "{}", found.0.text());
+    // What the first name was not given says nothing of the next.
+    let of_next = found.0.facts.names.iter().filter(|of| of.name == "localhost".parse().ok());
+    assert!(of_next.clone().count() == 2 && of_next.clone().all(|of| of.own == Some(true)));
+    let found = named(&["refused.test"], 160);
+    found.assert_in_the_way(&[Cause::NoHandshake]);
+    let told = "refused.test: it ends the handshake with alert 112 (unrecognized_name)";
+    assert!(found.0.findings[0].seen[0].contains(told), "{}", found.0.text());
+    // An end of the run leaves a name open.
+    let all = named(&[], 160).0.facts.connections;
+    let found = named(&["localhost"], all);
+    assert_eq!(found.0.resumes, None, "{}", found.0.text());
+}
