@@ -159,7 +159,7 @@ impl Wanted<'_> {
         if let Some(alert) = heard::heard(|heard| heard.alert) {
             return Err(Failure::Alert(alert));
         }
-        stream.get_mut().until = Instant::now() + self.deadline;
+        stream.get_mut().wait(self.deadline);
         // Without close_notify, some servers drop the session.
         let _ = stream.shutdown();
         stream.get_mut().end(FAREWELL.max(2 * round_trip));
@@ -207,7 +207,7 @@ impl Wanted<'_> {
                 return false;
             }
         }
-        stream.get_mut().until = Instant::now() + self.deadline;
+        stream.get_mut().wait(self.deadline);
         stream.ssl_write(self.request().as_bytes()).is_ok() && listen(stream, self.deadline, next)
     }
 
@@ -258,8 +258,9 @@ fn listen(stream: &mut SslStream<Wire<'_>>, first: Duration, next: Duration) -> 
     let count = || heard::heard(|heard| heard.tickets.len());
     let (mut seen, mut until) = (count(), Instant::now() + first);
     let mut ignored = [0; 1024];
-    while Instant::now() < until {
-        stream.get_mut().until = Instant::now() + STEP;
+    let last = stream.get_ref().last;
+    while Instant::now() < until.min(last) {
+        stream.get_mut().wait(STEP);
         match stream.ssl_read(&mut ignored) {
             Err(error) if error.code() == ErrorCode::WANT_READ => {}
             _ => break,
@@ -275,7 +276,9 @@ fn listen(stream: &mut SslStream<Wire<'_>>, first: Duration, next: Duration) -> 
 /// A socket that counts, and that heeds a deadline and an interruption.
 pub(crate) struct Wire<'a> {
     socket: TcpStream,
-    pub(crate) until: Instant,
+    until: Instant,
+    /// The end of the connection, whatever it waits for.
+    last: Instant,
     stop: &'a AtomicBool,
     pub(crate) read: u64,
     written: u64,
@@ -300,9 +303,11 @@ impl<'a> Wire<'a> {
             _ => Failure::Unreachable(error.to_string()),
         })?;
         let _ = socket.set_nodelay(true);
+        let now = Instant::now();
         Ok(Self {
             socket,
-            until: Instant::now() + deadline,
+            until: now + deadline,
+            last: now + 2 * deadline + TICKET_PATIENCE + FAREWELL,
             stop,
             read: 0,
             written: 0,
@@ -313,9 +318,14 @@ impl<'a> Wire<'a> {
         })
     }
 
+    /// Sets the longest time that the next reads and writes take together.
+    pub(crate) fn wait(&mut self, longest: Duration) {
+        self.until = (Instant::now() + longest).min(self.last);
+    }
+
     /// Reads what is left until the server has closed, and gives it time to store the session.
     pub(crate) fn end(&mut self, longest: Duration) {
-        self.until = Instant::now() + longest;
+        self.wait(longest);
         let mut ignored = [0; 1024];
         while self.read(&mut ignored).is_ok_and(|count| count > 0) {}
         std::thread::sleep(STORING);
@@ -377,5 +387,37 @@ impl Write for Wire<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_ends_however_long_it_would_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serve = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            while stream.write_all(&[0]).is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let (stop, deadline, began) =
+            (AtomicBool::new(false), Duration::from_millis(50), Instant::now());
+        let mut wire = Wire::open(address, deadline, &stop).expect("a connection");
+        let error = loop {
+            wire.wait(Duration::from_secs(60));
+            if let Err(error) = wire.read(&mut [0; 16]) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        drop(wire);
+        serve.join().expect("no panic");
     }
 }

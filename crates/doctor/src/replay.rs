@@ -70,7 +70,7 @@ impl Wanted<'_> {
             }),
             false => Fate::Rejected,
         };
-        stream.get_mut().until = Instant::now() + self.deadline;
+        stream.get_mut().wait(self.deadline);
         release(stream.get_mut());
         let _ = stream.shutdown();
         stream.get_mut().end(FAREWELL.max(2 * round_trip));
@@ -82,7 +82,7 @@ impl Wanted<'_> {
         let mut part = vec![0; 1024];
         let until = Instant::now() + self.deadline;
         let is_over = || Instant::now() >= until || self.stop.load(Ordering::Relaxed);
-        stream.get_mut().until = until;
+        stream.get_mut().wait(self.deadline);
         loop {
             match stream.ssl_read(&mut part) {
                 Ok(length) => {

@@ -49,7 +49,7 @@ pub struct Settings {
     pub others: u32,
     /// The time before sessions return again.
     pub wait: Duration,
-    /// The longest time of a connection.
+    /// The longest time for connecting, for the handshake, and for what follows it; a second more for all together.
     pub deadline: Duration,
     /// The most connections to each address.
     pub connections: u32,
