@@ -199,6 +199,10 @@ fn machines_that_resume_by_different_ways_resume_nothing_of_each_other() {
     }
     let share = lost(&three)[0].losses[0].resuming_share.expect("a share");
     assert!((share - 5.0 / 9.0).abs() < 1e-9, "{share}");
+    // One of three that resumes nothing at all: four of nine.
+    three.addresses[1].ways[0] = way(ids, 0);
+    let share = loss(&three, "1.2").resuming_share.expect("a share");
+    assert!((share - 4.0 / 9.0).abs() < 1e-9, "{share}");
     // What the bound left open at one of them may be the way of the other.
     let open = WayFacts { at_once: Tally::default(), ..way(ids, 0) };
     let open = AddressFacts { ways: vec![open, way(tickets, 8), unspoken(tls13)], ..by_ticket() };
