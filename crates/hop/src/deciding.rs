@@ -5,13 +5,8 @@
 //! offer decides, or a child that reads the server's answer. Another child gives a connection up only if the maker has
 //! ended or left the connection, and nobody has decided: the connection was made for the child then.
 //!
-//! The kernel knows all of it. A record lock (`F_SETLK`) on the socket to the manager is the maker's alone, and ends with
-//! it. One on the program's end of the pair ends when the program closes that in the maker, and counts at the last look
-//! alone: it also ends when the program closes a copy, and a maker that goes on has decided by then. A flag of the socket
-//! to the manager that means nothing for sockets (`O_APPEND`) tells all processes that one of them has decided, or that a
-//! child reads.
-
-use std::os::fd::{AsFd, BorrowedFd};
+//! The kernel knows both. A record lock (`F_SETLK`) on the socket to the manager is the maker's alone, and ends with it.
+//! A flag of that socket that means nothing for sockets (`O_APPEND`) tells all processes that one of them has decided.
 
 use rejoin_abi::gate::forks;
 use rejoin_client::hop::Requested;
@@ -26,10 +21,6 @@ pub(crate) struct Decider {
     process: usize,
     /// True if the process has locked the socket. Without that no other can know that it has ended.
     is_locked: bool,
-    /// True if the process has locked the program's end of the pair.
-    is_end_locked: bool,
-    /// True if this process, or one that forked it, has the connection from the maker because it read from it.
-    has_taken: bool,
     /// The number of times that a child still looks whether it is to decide.
     looks: u32,
 }
@@ -49,70 +40,53 @@ pub(crate) enum Part {
 const LOOKS: u32 = 10;
 
 impl Decider {
-    /// Makes this process the one that decides. `end` is the program's end of the pair. The process holds no other
-    /// descriptor of it, because to close one ends the lock.
-    pub(crate) fn this(requested: &Requested, end: BorrowedFd<'_>) -> Self {
-        let (is_locked, is_end_locked) = (lock(requested), lock(end));
-        Self { process: forks(), is_locked, is_end_locked, has_taken: false, looks: LOOKS }
+    /// Makes this process the one that decides.
+    pub(crate) fn this(requested: &Requested) -> Self {
+        Self { process: forks(), is_locked: lock(requested), looks: LOOKS }
     }
 
-    /// Makes this process the one that decides from now on, because it reads from the connection. Returns false if
-    /// another one has decided, or reads: then this one must not give the connection up.
-    pub(crate) fn reads(&mut self, requested: &Requested) -> bool {
-        if self.is_anothers(requested) {
-            return false;
-        }
-        if self.process != forks() {
-            // The maker must not give up what this process reads.
-            decide(requested);
-            (self.process, self.has_taken) = (forks(), true);
-        }
-        true
+    /// Makes this process the one that decides from now on, because it reads from the connection.
+    pub(crate) fn reads(&mut self) {
+        self.process = forks();
     }
 
-    /// Returns this process's part at the end of the patience. `end` is the program's end of the pair.
-    pub(crate) fn part(&mut self, requested: Option<&Requested>, end: BorrowedFd<'_>) -> Part {
+    /// Returns this process's part at the end of the patience.
+    pub(crate) fn part(&mut self, requested: Option<&Requested>) -> Part {
         if self.process == forks() {
-            let is_anothers = requested.is_some_and(|it| self.is_anothers(it));
-            return if is_anothers { Part::Nothing } else { Part::Decides };
+            // What this process decides it forgets at once: so a child has read, and goes on with the connection.
+            let is_another = requested.is_some_and(|it| is_marked(it).unwrap_or(false));
+            return if is_another { Part::Nothing } else { Part::Decides };
         }
         self.looks = self.looks.saturating_sub(1);
-        let Some(requested) = requested.filter(|it| !self.is_anothers(it)) else {
-            return Part::Nothing;
-        };
-        let is_last = self.looks == 0;
-        let is_left =
-            self.is_locked && lock(requested) || is_last && self.is_end_locked && lock(end);
-        // Asked again: who decides marks the socket before it gives the lock back.
-        match is_left && !self.is_anothers(requested) && is_silent(requested) {
-            true => Part::Decides,
-            false if is_last => Part::Nothing,
-            false => Part::Looks,
+        match requested {
+            Some(requested) if !is_decided(requested) && self.looks > 0 => {
+                // In this order: who decides marks the socket before it gives the lock back.
+                let is_left = self.is_locked && lock(requested) && !is_decided(requested);
+                if is_left && is_silent(requested) { Part::Decides } else { Part::Looks }
+            }
+            _ => Part::Nothing,
         }
-    }
-
-    /// Returns true if another process has decided, or reads: what this one decides it forgets at once.
-    fn is_anothers(&self, requested: &Requested) -> bool {
-        let is_child = self.process != forks();
-        // Where it cannot be known, a child leaves the connection alone.
-        !self.has_taken && is_marked(requested).unwrap_or(is_child)
     }
 }
 
 /// Tells the other processes that have the socket that one has decided.
 pub(crate) fn decide(requested: &Requested) {
-    // Where flags cannot be asked for, children leave each connection alone.
+    // Where flags cannot be asked for, `is_decided` says so of each connection.
     let _ = fcntl_getfl(requested).and_then(|flags| fcntl_setfl(requested, flags | OFlags::APPEND));
 }
 
-/// Returns true if a process has decided, or a child reads. `None`: it cannot be known.
+fn is_decided(requested: &Requested) -> bool {
+    is_marked(requested).unwrap_or(true)
+}
+
+/// Returns true if a process has decided. `None`: it cannot be known.
 fn is_marked(requested: &Requested) -> Option<bool> {
     fcntl_getfl(requested).ok().map(|flags| flags.contains(OFlags::APPEND))
 }
 
 /// Returns true if no other process has the lock, and this one has it now.
-fn lock(socket: impl AsFd) -> bool {
-    fcntl_lock(socket, FlockOperation::NonBlockingLockExclusive).is_ok()
+fn lock(requested: &Requested) -> bool {
+    fcntl_lock(requested, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// Returns true if the manager has neither answered nor hung up. Else the program's socket has something to read, and who

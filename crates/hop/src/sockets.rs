@@ -99,11 +99,11 @@ fn give(
         return Err(Some(Directly::Registered));
     }
     let system = |_: io::Error| Some(Directly::System);
-    let Pair { own, line } = found.pair(tcp).map_err(system)?;
+    let pair = found.pair(tcp).map_err(system)?;
     let spare = found.spare(tcp).map_err(system)?;
     let spare = spare.as_ref().map(AsFd::as_fd);
-    let sockets = Sockets { line: line.as_fd(), tcp, spare };
-    let handover = Handover { manager, wanted: &wanted, sockets, found, own, sending };
+    let sockets = Sockets { line: pair.line.as_fd(), tcp, spare };
+    let handover = Handover { manager, wanted: &wanted, sockets, found, own: &pair.own, sending };
     if handover.found.is_non_blocking() { handover.later(offer) } else { handover.now(&offer) }
 }
 
@@ -114,7 +114,7 @@ struct Handover<'a> {
     sockets: Sockets<'a>,
     found: Found,
     /// The program's end of the pair.
-    own: OwnedFd,
+    own: &'a OwnedFd,
     sending: Sending<'a>,
 }
 
@@ -143,7 +143,7 @@ impl Handover<'_> {
         }
         let tcp = self.sockets.tcp.try_clone_to_owned().map_err(system)?;
         // Before the manager has the other end, which it closes if it refuses.
-        let sent = send(&self.own, self.sending.bytes, SendFlags::NOSIGNAL);
+        let sent = send(self.own, self.sending.bytes, SendFlags::NOSIGNAL);
         if !sent.is_ok_and(|sent| sent == self.sending.bytes.len()) {
             return Err(Some(Directly::System));
         }
@@ -158,9 +158,7 @@ impl Handover<'_> {
             hello: self.sending.bytes.to_vec(),
             service: self.service(),
         };
-        drop(self.own);
-        // The program's end has the descriptor now.
-        let decider = Decider::this(&requested, self.sockets.tcp);
+        let decider = Decider::this(&requested);
         let requested = Held::new(requested);
         waiting::add(self.sending.descriptor, Waiting { requested, decider, offer, own });
         Ok(Outcome::Sent)

@@ -88,9 +88,7 @@ impl All {
     fn part(&mut self, descriptor: RawFd) -> Part {
         match self.waiting.get_mut(&descriptor) {
             Some((_, waiting)) if waiting.own.is_due_at(descriptor) => {
-                // SAFETY: `is_due_at` found the pair's end under the descriptor.
-                let end = unsafe { BorrowedFd::borrow_raw(descriptor) };
-                waiting.decider.part(waiting.requested.get(), end)
+                waiting.decider.part(waiting.requested.get())
             }
             // The program has closed the socket.
             _ => Part::Nothing,
@@ -142,9 +140,8 @@ pub(crate) fn reading(descriptor: RawFd) {
     let found = ALL.lock().waiting.remove(&descriptor);
     let Some((number, mut waiting)) = found else { return };
     // Not under the lock: this reads, too.
-    let Waiting { requested, decider, own, .. } = &mut waiting;
-    let is_due = own.is_due_at(descriptor);
-    let decides = is_due && requested.get().is_none_or(|it| decider.reads(it));
+    let is_due = waiting.own.is_due_at(descriptor);
+    waiting.decider.reads();
     let asks = |requested: &mut Requested| requested.decision();
     let decision = if is_due { waiting.requested.get_mut().and_then(asks) } else { None };
     if decision.is_some() {
@@ -169,8 +166,6 @@ pub(crate) fn reading(descriptor: RawFd) {
         (Some(over), Some(Ok(()))) => {
             over.requested.take().into_iter().for_each(|done| over.offer.given(done.into_hop()));
         }
-        // Another process gives the connection up, and sends the ClientHello again.
-        (Some(_), _) if !decides => {}
         (Some(over), Some(Err(error))) => over.own.put_back(descriptor, &error),
         // The manager closes its end before it says why, or is gone.
         (Some(over), None) => over.give_up(descriptor),
@@ -319,7 +314,7 @@ mod tests {
                 service: "localhost:443".to_owned(),
             };
             let descriptor = own.as_raw_fd();
-            let decider = Decider::this(&requested, own.as_fd());
+            let decider = Decider::this(&requested);
             let requested = Held::new(requested);
             add(descriptor, Waiting { requested, decider, offer, own: returns_to });
             let (manager, server) = (manager.accept(), server.accept());

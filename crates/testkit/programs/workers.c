@@ -3,8 +3,7 @@
  * PORT, AUTHORITY: of the server. HOW: what the child does. "waits": it waits for something else, after the end of
  * patience. "frees": it frees what it has inherited of the connection. "goes-on": it goes on with the connection, and
  * the parent ends at once. "is-waited-for": the same, and the parent keeps the socket and waits, after the end of
- * patience, too. "reads": the same, and the child reads before the end of patience. "is-left": it goes on, and the parent closes the
- * socket and lives. */
+ * patience, too. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -55,18 +54,12 @@ int main(int count, char **words)
     plain = connected_to(words[1]);
     fcntl(plain, F_SETFL, O_NONBLOCK);
     ssl = over(plain, context);
-    int done = SSL_connect(ssl), reads = strcmp(words[3], "reads") == 0;
-    int is_waited_for = reads || strcmp(words[3], "is-waited-for") == 0;
-    int is_left = strcmp(words[3], "is-left") == 0;
-    int goes_on = is_waited_for || is_left || strcmp(words[3], "goes-on") == 0;
+    int done = SSL_connect(ssl), is_waited_for = strcmp(words[3], "is-waited-for") == 0;
+    int goes_on = is_waited_for || strcmp(words[3], "goes-on") == 0;
     pid_t child = fork();
     if (child == 0) {
         if (goes_on) {
             usleep(100 * 1000);
-            if (reads) {
-                done = SSL_connect(ssl);
-                usleep(700 * 1000);
-            }
             puts(works(done));
             fflush(stdout);
         } else if (strcmp(words[3], "waits") == 0) {
@@ -81,10 +74,6 @@ int main(int count, char **words)
     if (is_waited_for) {
         while (waitpid(child, NULL, WNOHANG) == 0)
             poll(NULL, 0, 100);
-    }
-    if (is_left) {
-        close(plain);
-        waitpid(child, NULL, 0);
     }
     if (goes_on)
         _exit(0);
