@@ -456,7 +456,8 @@ mod tests {
     /// A server with OpenSSL's own tickets. It answers so many requests on a connection, and drops the connections of
     /// these numbers without a word.
     fn serve(listener: &TcpListener, drops: Range<usize>, requests: usize, ends: &AtomicBool) {
-        let scratch = Scratch::new("load-test").expect("a folder");
+        let port = listener.local_addr().expect("an address").port();
+        let scratch = Scratch::new(&format!("load-test-{port}")).expect("a folder");
         let [certificate, key] = ["pem", "key"].map(|name| scratch.path().join(name));
         let identity = Identity::made(KeyType::P256).expect("made");
         identity.write(&certificate, &key).expect("written");
