@@ -155,7 +155,6 @@ impl Analyser {
 
     fn frame(&mut self, frame: Frame<'_>, emit: &mut dyn FnMut(Handshake)) {
         let at = At { frame: frame.number, time_ns: frame.time_ns };
-        self.look_for_ended(at, emit);
         if let Some(packet) = link::ip_packet(frame.link, frame.data) {
             self.packet(packet, at, 0, emit);
         } else if !link::is_supported(frame.link, frame.data) {
@@ -192,6 +191,9 @@ impl Analyser {
     }
 
     fn payload(&mut self, packet: &Packet<'_>, at: At, depth: u8, emit: &mut dyn FnMut(Handshake)) {
+        if matches!(packet.protocol, 6 | 17) {
+            self.look_for_ended(at, emit);
+        }
         let inner = match packet.protocol {
             6 => {
                 let Some(segment) = tcp::parse(packet.payload, packet.length) else { return };

@@ -8,10 +8,14 @@ pub(crate) const LONGEST_PAUSE_NS: u64 = 300_000_000_000;
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 const LOOKED_AT_FOR_A_FRAME: usize = 16;
 
+/// The packets for which nothing is ended after the time went back by as much as a pause: another clock is in the same file.
+const OTHER_CLOCK_PACKETS: u32 = 1 << 16;
+
 /// The clock of a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     last_ns: u64,
+    distrusted: u32,
     looked_ns: u64,
     frames: usize,
 }
@@ -23,9 +27,15 @@ impl Clock {
         if at.time_ns == NO_TIME {
             return None;
         }
-        let now_ns = std::mem::replace(&mut self.last_ns, at.time_ns).min(at.time_ns);
+        let before_ns = std::mem::replace(&mut self.last_ns, at.time_ns);
+        self.distrusted = match before_ns.saturating_sub(at.time_ns) >= LONGEST_PAUSE_NS {
+            true => OTHER_CLOCK_PACKETS,
+            false => self.distrusted.saturating_sub(1),
+        };
+        let now_ns = before_ns.min(at.time_ns);
         self.frames += 1;
-        let is_due = now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
+        let is_due = self.distrusted == 0
+            && now_ns.abs_diff(self.looked_ns) >= LOOK_EVERY_NS
             && self.frames >= connections / LOOKED_AT_FOR_A_FRAME;
         is_due.then(|| {
             (self.looked_ns, self.frames) = (now_ns, 0);

@@ -211,3 +211,17 @@ fn and_one_in_a_pcapng() {
     }
     assert_given_at_once(&bytes);
 }
+
+/// Frames of another kind may come from an interface with another clock.
+#[test]
+fn what_is_no_packet_of_tcp_or_udp_ends_nothing() {
+    let mut capture = Timed::default();
+    for (from, payload) in crate::dtls::full() {
+        capture.datagram(from, 0, &payload);
+        (0..2).for_each(|_| capture.record(3_600, &[0; 28]));
+    }
+    let mut found = Vec::new();
+    let capture = [Capture::new().0, capture.0].concat();
+    Analyser::new(Limits::default()).read(&capture[..], |handshake| found.push(handshake)).unwrap();
+    assert_eq!(found.iter().map(|handshake| handshake.cls).collect::<Vec<_>>(), [Class::Full]);
+}
