@@ -281,12 +281,9 @@ fn offered(one_of: usize) {
 #[test]
 fn no_key_is_offered_where_no_manager_is() {
     let managed = Managed::start("no-manager");
-    let server = managed.file("psk-server");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/programs/psk_server.c");
-    let made = Command::new("cc").args(["-Wall", "-o", &server, source, "-lgnutls"]).output();
-    if !made.is_ok_and(|made| made.status.success()) {
+    let Some(server) = compiled_with(&managed, "psk_server", &["-lgnutls"]) else {
         return eprintln!("skipped: a server with keys (needs cc and libgnutls28-dev)");
-    }
+    };
     let (certificate, key) = managed.certify(&["localhost"]);
     let users = managed.file("users");
     std::fs::write(&users, "user:000102030405060708090a0b0c0d0e0f\n").expect("a file");
