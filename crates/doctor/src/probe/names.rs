@@ -36,9 +36,9 @@ impl Probe<'_> {
             if !speaks || told {
                 continue;
             }
-            let outcome = self.under(place.address, way, name, name);
+            let outcome = self.under(place.address, way, [name; 2]);
             let of_first = match outcome {
-                Ok(_) => self.under(place.address, way, self.host(), name),
+                Ok(_) => self.under(place.address, way, [self.host(), name]),
                 Err(_) => Ok(None),
             };
             found.push(NameFacts {
@@ -54,33 +54,22 @@ impl Probe<'_> {
     }
 
     /// Returns what most was found of the sessions of one name under another, in a few tries.
-    fn under(
-        &mut self,
-        address: SocketAddr,
-        way: Way,
-        first: Option<&Host>,
-        then: Option<&Host>,
-    ) -> Outcome {
+    fn under(&mut self, address: SocketAddr, way: Way, names: [Option<&Host>; 2]) -> Outcome {
         // A server without tickets may have some under another name.
         self.tickets.remove(&address);
-        let mut best = self.once_under(address, way, first, then);
+        let mut best = self.once_under(address, way, names);
         for _ in 1..TRIES {
             if rank(&best) >= LAST {
                 break;
             }
-            let next = self.once_under(address, way, first, then);
+            let next = self.once_under(address, way, names);
             best = if rank(&next) > rank(&best) { next } else { best };
         }
         best
     }
 
-    fn once_under(
-        &mut self,
-        address: SocketAddr,
-        way: Way,
-        first: Option<&Host>,
-        then: Option<&Host>,
-    ) -> Outcome {
+    fn once_under(&mut self, address: SocketAddr, way: Way, names: [Option<&Host>; 2]) -> Outcome {
+        let [first, then] = names;
         let made = self.connect(address, mode(way), first, None)?;
         let Some(token) = session(way, made) else { return Ok(None) };
         let made = self.connect(address, mode(way), then, Some(&token))?;
