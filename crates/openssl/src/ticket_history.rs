@@ -95,7 +95,7 @@ unsafe extern "C" fn ticket_opened(
         if !is_single_use {
             return usual;
         }
-        // SAFETY: as above.
+        // SAFETY: OpenSSL passes a valid session with these two results.
         unsafe { connection.gives(session) };
         ffi::SSL_TICKET_RETURN_USE_RENEW
     })

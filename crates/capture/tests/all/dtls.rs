@@ -138,7 +138,7 @@ fn a_handshake_is_over_with_its_finished_messages() {
     }
 }
 
-/// What was captured on two interfaces was sent once.
+/// Datagrams that were captured on two interfaces were sent once.
 #[test]
 fn bytes_of_datagrams_captured_twice_count_once() {
     for datagrams in [full(), resumed()] {

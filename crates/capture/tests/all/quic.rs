@@ -169,7 +169,7 @@ fn a_handshake_is_given_once_both_sides_are_past_their_hellos() {
     assert_eq!((handshake.proof_frame, handshake.completed), (Some(2), true));
 }
 
-/// What was captured on two interfaces was sent once.
+/// Datagrams that were captured on two interfaces were sent once.
 #[test]
 fn bytes_of_datagrams_captured_twice_count_once() {
     let (hello, answer) = (hello(), FROM_SERVER.with(&accepting()));

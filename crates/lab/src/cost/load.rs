@@ -240,7 +240,7 @@ enum Warm {
 }
 
 impl Warm {
-    /// What went over the connection that stays.
+    /// Returns the traffic of the connection that stays.
     fn wire(&self) -> Wire {
         match self {
             Self::Session(_) => Wire::default(),
