@@ -234,10 +234,10 @@ fn what_is_no_packet_of_tcp_or_udp_ends_nothing() {
 fn packets_with_another_clock_end_nothing() {
     let mut capture = Timed::default();
     let other = |capture: &mut Timed, second| capture.datagram(CLIENT + 1, second, b"x");
-    [3_600, 3_600, 0].map(|second| other(&mut capture, second));
+    [3_600, 3_600, 0].into_iter().for_each(|second| other(&mut capture, second));
     for (from, payload) in crate::dtls::full() {
         capture.datagram(from, 0, &payload);
-        [3_600, 3_600].map(|second| other(&mut capture, second));
+        (0..2).for_each(|_| other(&mut capture, 3_600));
     }
     assert_eq!(capture.classes(), [Class::Full]);
 }
