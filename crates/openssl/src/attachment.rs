@@ -1,9 +1,13 @@
 //! The state of an `SSL_CTX`, kept in OpenSSL's extra data for it.
 
+use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use libc::c_long;
+use openssl::sha::Sha256;
 use openssl_sys::{SSL, SSL_CTX};
+use zeroize::Zeroizing;
 
 use crate::board::{Outcome, Place};
 use crate::context_name::ContextName;
@@ -85,9 +89,12 @@ impl Attachment {
 /// The state that a context of its own has where [`Everywhere`] covers it.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// The context's identity, in this process and in those that it forks later. No other context has it, whatever its
-    /// address.
+    /// The context's identity, in this process and in those that it forks later, or, if the context was made before Rejoin
+    /// came, in all that were forked since. No other context has it, whatever its address.
     pub(crate) identity: [u8; 16],
+    /// True if the context was made before Rejoin came. Other processes may have inherited it, and come to Rejoin by
+    /// themselves.
+    pub(crate) is_earlier: bool,
     /// The settings of this context alone, or `None` for those of the whole process.
     pub(crate) what: Option<Arc<Everywhere>>,
     /// Fills in the attachment of each connection. A pointer, because beginning installs the callbacks, and these
@@ -118,11 +125,39 @@ pub(crate) struct OwnCallbacks {
 
 impl Own {
     pub(crate) fn new(what: Option<Arc<Everywhere>>, begin: Begin) -> Arc<Self> {
+        Self::with(family::random(), false, what, begin)
+    }
+
+    /// Returns the state of a context that was made before Rejoin came.
+    ///
+    /// # Safety
+    /// `context` is valid.
+    pub(crate) unsafe fn of_earlier(context: *mut SSL_CTX, begin: Begin) -> Arc<Self> {
+        // SAFETY: the caller vouches for `context`.
+        let identity = unsafe { inherited_identity(context) };
+        Self::with(identity.unwrap_or_else(family::random), true, None, begin)
+    }
+
+    fn with(
+        identity: [u8; 16],
+        is_earlier: bool,
+        what: Option<Arc<Everywhere>>,
+        begin: Begin,
+    ) -> Arc<Self> {
         let (set, is_caching, name) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let fills_tickets = OnceLock::new();
-        let identity = family::random();
         let place = Place::of(&identity);
-        Arc::new(Self { identity, what, begin, set, is_caching, fills_tickets, name, place })
+        Arc::new(Self {
+            identity,
+            is_earlier,
+            what,
+            begin,
+            set,
+            is_caching,
+            fills_tickets,
+            name,
+            place,
+        })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
@@ -133,6 +168,30 @@ impl Own {
     pub(crate) fn is_settled(&self) -> bool {
         self.what.is_some() || self.set.get().is_some()
     }
+}
+
+/// Returns an identity that all processes compute alike which have inherited this context. It comes from the ticket keys that
+/// OpenSSL made for the context, by which each of these processes opens the tickets of all, and from its address, because a
+/// program may give one key to several contexts. `None` if libssl does not give the keys.
+///
+/// # Safety
+/// `context` is valid.
+unsafe fn inherited_identity(context: *mut SSL_CTX) -> Option<[u8; 16]> {
+    let mut keys = Zeroizing::new([0_u8; ffi::TICKET_KEYS_BYTES]);
+    let (what, bytes) = (ffi::SSL_CTRL_GET_TLSEXT_TICKET_KEYS, ffi::TICKET_KEYS_BYTES as c_long);
+    // SAFETY: the caller vouches for `context`; without a buffer the call returns the number of bytes.
+    let needed = unsafe { openssl_sys::SSL_CTX_ctrl(context, what, 0, null_mut()) };
+    if needed != bytes {
+        return None;
+    }
+    // SAFETY: the caller vouches for `context`, and the buffer has as many bytes as the call writes.
+    let written =
+        unsafe { openssl_sys::SSL_CTX_ctrl(context, what, bytes, keys.as_mut_ptr().cast()) };
+    let mut hash = Sha256::new();
+    hash.update(b"rejoin inherited");
+    hash.update(&keys[..]);
+    hash.update(&(context as usize).to_le_bytes());
+    (written == 1).then(|| hash.finish().first_chunk().copied()).flatten()
 }
 
 /// The attachments of contexts.

@@ -48,6 +48,10 @@ pub(crate) const CRYPTO_EX_INDEX_X509_STORE_CTX: c_int = 5;
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.
 pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
+/// `SSL_CTRL_GET_TLSEXT_TICKET_KEYS` of `ssl.h`.
+pub(crate) const SSL_CTRL_GET_TLSEXT_TICKET_KEYS: c_int = 58;
+/// The bytes of a context's own ticket keys: a name, a key for HMAC and one for AES (`SSL_CTX_get_tlsext_ticket_keys`).
+pub(crate) const TICKET_KEYS_BYTES: usize = 80;
 /// `SSL_CTRL_GET_VERIFY_CERT_STORE` of `ssl.h`.
 pub(crate) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
 /// `SSL_VERIFY_POST_HANDSHAKE` of `ssl.h`.

@@ -11,9 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// Returns true if the program with this callback puts what it checks into session-id contexts.
+pub(crate) fn hashes_its_checks(callback: usize) -> bool {
+    is_in(callback, "nginx")
+}
+
 /// Returns true if the program with this callback puts what it checks into session-id contexts, and this is such a one.
 pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool {
-    id_context.len() == 20 && is_in(callback, "nginx")
+    id_context.len() == 20 && hashes_its_checks(callback)
 }
 
 /// Returns true if this callback is Postfix's, whose processes begin by `exec` and get their ticket keys from `tlsmgr`.

@@ -307,7 +307,8 @@ impl Process {
         // SAFETY: the caller vouches for `context`, and this thread has the lock for attaching to it.
         let attachment = unsafe { attachment_of(context) };
         if attachment.is_none_or(|found| found.own.is_none()) {
-            let own = Own::new(None, begin);
+            // SAFETY: the caller vouches for `context`.
+            let own = unsafe { Own::of_earlier(context, begin) };
             // SAFETY: the context is valid, this thread has the lock, and no connection was made on it.
             unsafe { info::attach(context, |attachment| attachment.own = Some(own)) };
             unseen.push(address);
@@ -433,8 +434,9 @@ unsafe fn early_data(ssl: *mut SSL) -> Early {
     if unsafe { ffi::SSL_get_max_early_data(ssl) } > 0 { Early::Counted } else { Early::No }
 }
 
-/// Returns true where the program's own tickets stay, because ours would resume in fewer processes: it asks for
-/// certificates, its processes share ticket keys although none is forked from another, and nobody vouches for it.
+/// Returns true where the program's own tickets stay, because ours would resume in fewer processes: it asks for certificates
+/// whose checks are not known, nobody vouches for it, and other processes have its ticket keys: they get them although none is
+/// forked from another, or they may have inherited the context before Rejoin came, and know nothing of what this one learns.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -443,9 +445,26 @@ unsafe fn keeps_tickets(ssl: *mut SSL, own: &Own, what: &Everywhere) -> bool {
     let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
     // SAFETY: the caller vouches for `ssl`; the callback is not called.
     let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
-    let shares = || callback.is_some_and(|callback| known::shares_ticket_keys(callback as usize));
+    let callback = callback.map_or(0, |callback| callback as usize);
+    let shares = || {
+        known::shares_ticket_keys(callback)
+            || own.is_earlier && !known::hashes_its_checks(callback) && is_forked()
+    };
     let is_vouched = what.is_vouched && what.context.is_some();
     own.what.is_none() && mode & openssl_sys::SSL_VERIFY_PEER != 0 && !is_vouched && shares()
+}
+
+/// Returns true if the process was forked, and has not called exec since, or if Linux does not tell.
+fn is_forked() -> bool {
+    /// `PF_FORKNOEXEC` of Linux, in the flags of proc_pid_stat(5).
+    const FORKED: u64 = 0x40;
+    let flags = || -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The second field is a name in brackets, which may hold any character.
+        let (_, behind_name) = stat.rsplit_once(')')?;
+        behind_name.split_ascii_whitespace().nth(6)?.parse().ok()
+    };
+    flags().is_none_or(|flags| flags & FORKED != 0)
 }
 
 /// Returns true if the program itself switched resumption off: it neither keeps the context's sessions nor issues

@@ -10,6 +10,7 @@ use openssl::ssl::SslSession;
 
 use super::{NGINX, certified, lines_of_ours, make_client, start_nginx};
 use crate::compat::matrix::children;
+use crate::compat::means::Means;
 use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Client, Site, Versions};
 
@@ -120,30 +121,53 @@ fn a_worker_resumes_at_once_what_another_has_learned_of() {
     assert_eq!(lines_of_ours(&site), [""; 0]);
 }
 
-/// Apache with a process for each connection.
+/// Apache with a process for each connection. By the preload library alone each of them comes to Rejoin by itself.
 #[test]
 #[ignore = "slow: needs Apache; make test-all"]
 fn a_process_for_each_connection_resumes_as_often_as_without_rejoin() {
     let more = "StartServers 2\nMaxConnectionsPerChild 1\nSSLEngine on\n\
         SSLVerifyClient optional\nSSLCACertificateFile FOLDER/client.pem\n";
-    for with in [false, true] {
-        let mut site = Site::new(&format!("fault-prefork-{with}"));
-        make_client(&site);
-        site.write("apache.conf", &crate::ways::apache("prefork", more));
-        if !with {
-            site.environment.clear();
-        }
-        let configuration = site.shown("apache.conf");
-        if site.start("apache2", &["-D", "FOREGROUND", "-f", &configuration]).is_none() {
-            return;
-        }
+    for means in [Means::Nothing, Means::Module, Means::Preload] {
+        let configuration = crate::ways::apache("prefork", more);
+        let Some(site) = start_inherited(means, "prefork", &configuration) else { return };
         for versions in VERSIONS {
             let mut client = certified(&site, versions);
             client.connect();
             let resumed = (0..6).filter(|_| client.connect()).count();
-            assert_eq!(resumed, 6, "{versions:?}, with Rejoin: {with}");
+            assert_eq!(resumed, 6, "{versions:?}, {means:?}");
         }
     }
+}
+
+/// A host that asks is reached through one that does not, in processes that each come to Rejoin by themselves, with contexts
+/// that they have inherited. Each learns once what the host asks for.
+#[test]
+#[ignore = "slow: needs Apache; make test-all"]
+fn processes_that_inherited_a_host_resume_each_others_tickets() {
+    let hosts = "StartServers 3\nMaxConnectionsPerChild 20\nCustomLog FOLDER/answered %P\n\
+        <VirtualHost *:@PORT@>\nServerName other.example\nSSLEngine on\n</VirtualHost>\n\
+        <VirtualHost *:@PORT@>\nServerName localhost\nSSLEngine on\n\
+        SSLVerifyClient require\nSSLCACertificateFile FOLDER/client.pem\n</VirtualHost>\n";
+    let configuration = crate::ways::apache("event", hosts);
+    let Some(site) = start_inherited(Means::Preload, "hosts", &configuration) else { return };
+    for versions in VERSIONS {
+        let mut client = certified(&site, versions);
+        let full = (0..60).filter(|_| !client.connect()).count();
+        let answered = fs::read_to_string(site.file("answered")).expect("a log");
+        let processes: HashSet<_> = answered.lines().rev().take(60).collect();
+        assert!(processes.len() > 1, "{versions:?}: {processes:?}");
+        assert!(full <= processes.len(), "{versions:?}: {full} of 60 by {processes:?}");
+    }
+}
+
+/// Starts an Apache with Rejoin by these means.
+fn start_inherited(means: Means, name: &str, configuration: &str) -> Option<Site> {
+    let mut site = Site::new(&format!("fault-{name}-{means:?}"));
+    means.bring(&mut site, false);
+    make_client(&site);
+    site.write("apache.conf", configuration);
+    let configuration = site.shown("apache.conf");
+    site.start("apache2", &["-D", "FOREGROUND", "-f", &configuration]).map(|()| site)
 }
 
 /// Apache checks the depth and OCSP in its callback, and its session-id context is the name of a virtual server.
