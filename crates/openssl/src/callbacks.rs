@@ -21,6 +21,7 @@ use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
 use crate::policy::Policy;
 use crate::process::is_off;
+use crate::responders::would_end_a_resumed;
 use crate::sessions::{AnySessions, Cached, ServerSessions};
 use crate::{ffi, past, session_bytes, source};
 
@@ -337,6 +338,10 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     }
     // SAFETY: the caller vouches for both.
     if unsafe { connection.is_by_key(ssl, session) } {
+        return;
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { would_end_a_resumed(ssl) } {
         return;
     }
     // SAFETY: the caller vouches for `ssl`.

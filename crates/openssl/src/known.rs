@@ -3,13 +3,17 @@
 //! A program is known by the file that its callback is in, and by the form of its session-id contexts. nginx makes
 //! SHA-1 of its own certificates and of the authorities' names (`ngx_ssl_session_id_context`), and resumes sessions of
 //! other processes from a cache of its own under that context alone. What else it checks, OpenSSL does, and shows, but for
-//! the signature algorithms of clients (`ssl_conf_command ClientSignatureAlgorithms`), which no function returns. Apache
+//! the signature algorithms of clients (`ssl_conf_command ClientSignatureAlgorithms`), which no function returns, and the
+//! question to [responders](crate::responders), which nginx asks again when a client resumes. Apache
 //! is not here: its context is the name of a virtual server, and its callback checks more, such as the depth and OCSP.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+
+use libc::c_int;
+use openssl_sys::SSL_CTX;
 
 /// Returns true if the program with this callback puts what it checks into session-id contexts.
 pub(crate) fn hashes_its_checks(callback: usize) -> bool {
@@ -19,6 +23,25 @@ pub(crate) fn hashes_its_checks(callback: usize) -> bool {
 /// Returns true if the program with this callback puts what it checks into session-id contexts, and this is such a one.
 pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool {
     id_context.len() == 20 && hashes_its_checks(callback)
+}
+
+/// Returns true if nginx asks the responders of authorities about the clients of this context (`ssl_ocsp`), which it notes in the
+/// context's extra data, under an index in a variable that the program exports. `None` if no program exports it.
+///
+/// # Safety
+/// `context` is valid.
+pub(crate) unsafe fn asks_responders(context: *const SSL_CTX) -> Option<bool> {
+    static INDEX: OnceLock<usize> = OnceLock::new();
+    let find = || {
+        // SAFETY: the name ends with a zero byte.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ngx_ssl_ocsp_index".as_ptr()) };
+        if is_in(found as usize, "nginx") { found as usize } else { 0 }
+    };
+    let index = *INDEX.get_or_init(find) as *const c_int;
+    // SAFETY: null, or nginx's own variable, which it sets before it makes a context.
+    let index = *unsafe { index.as_ref() }?;
+    // SAFETY: the caller vouches for `context`; the call reads a pointer, which is null under an index that nobody uses.
+    Some(!unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index) }.is_null())
 }
 
 /// Returns true if this callback is Postfix's, whose processes begin by `exec` and get their ticket keys from `tlsmgr`.
@@ -44,7 +67,7 @@ unsafe extern "C" fn note_lighttpd(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
     is_there: *mut libc::c_void,
-) -> libc::c_int {
+) -> c_int {
     // SAFETY: the caller vouches for `info`.
     let path = unsafe { (*info).dlpi_name };
     // SAFETY: the linker's own text.

@@ -46,6 +46,7 @@ mod past;
 mod policy;
 mod process;
 mod quic;
+mod responders;
 mod server_name;
 mod session_bytes;
 mod session_decoder;

@@ -148,6 +148,8 @@ pub(crate) struct Circumstances {
     /// The address of the store, if the context has it: then it is the same one in all connections and forked processes,
     /// until the program replaces it. 0 for a store that the connection alone has, and where nobody is asked.
     store: usize,
+    /// nginx asks responders about clients. A session from before may lack what it needs for that.
+    asks_responders: bool,
     authorities: Held,
     lists: Held,
 }
@@ -456,9 +458,21 @@ impl Circumstances {
         let store_flags = if asks { unsafe { store_flags(ssl) } } else { 0 };
         // SAFETY: the caller vouches for `ssl`.
         let store = if asks { unsafe { store_of_context(ssl) } } else { 0 };
-        let flags = [own_flags, store_flags];
-        let context = context as usize;
-        Self { mode, flags, depth, levels, callback, context, identity, store, authorities, lists }
+        // SAFETY: the connection holds the context.
+        let asks_responders = asks && unsafe { known::asks_responders(context) }.unwrap_or(false);
+        Self {
+            mode,
+            flags: [own_flags, store_flags],
+            depth,
+            levels,
+            callback,
+            context: context as usize,
+            identity,
+            store,
+            asks_responders,
+            authorities,
+            lists,
+        }
     }
 }
 
@@ -522,6 +536,9 @@ unsafe fn fingerprint(
     hash.update(&over.to_le_bytes());
     now.levels.iter().for_each(|level| hash.update(&level.to_le_bytes()));
     hash.update(&store_flags.to_le_bytes());
+    if now.asks_responders {
+        hash.update(b"asks");
+    }
     believed.iter().for_each(|digest| hash.update(digest));
     hash.update(b"named");
     // SAFETY: the caller vouches for `ssl`.

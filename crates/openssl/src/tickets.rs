@@ -14,6 +14,7 @@ use rejoin_tickets::{NAME_BYTES, Opened};
 use crate::context_name::ContextName;
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
+use crate::responders::would_end_a_resumed;
 use crate::ticket_cipher::{IV_BYTES, TicketCipher};
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::{early, ffi, past, ticket_history};
@@ -92,7 +93,9 @@ unsafe extern "C" fn keys_wanted(
             // SAFETY: `ssl` is valid; the reference is borrowed.
             let session = unsafe { openssl_sys::SSL_get_session(ssl) };
             // SAFETY: `ssl` is valid, and this connection's, as is the session.
-            if session.is_null() || unsafe { connection.is_by_key(ssl, session) } {
+            let is_by_key = || unsafe { connection.is_by_key(ssl, session) };
+            // SAFETY: `ssl` is valid.
+            if session.is_null() || is_by_key() || unsafe { would_end_a_resumed(ssl) } {
                 return c_int::from(ticket.seal_for_nobody(name));
             }
             // SAFETY: `ssl` is valid, and this connection's.

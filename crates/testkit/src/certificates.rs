@@ -92,6 +92,11 @@ impl Authority {
         self.issuer.pem()
     }
 
+    /// Its private key, PEM of PKCS #8.
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// Its certificate, DER.
     pub fn der(&self) -> &[u8] {
         self.issuer.der()

@@ -18,6 +18,7 @@ mod keys;
 mod memory;
 mod off;
 mod post_handshake;
+mod responders;
 mod settings;
 
 use std::fs;
