@@ -10,7 +10,7 @@ use rejoin_abi::{GNUTLS, Hooks, LIBSSL, interposed};
 
 use crate::is_known;
 use crate::next::{self, Function};
-use crate::rejoin::{LIBREJOIN, LIBREJOIN_GNUTLS, Library};
+use crate::rejoin::{LIBREJOIN, LIBREJOIN_GNUTLS, Library, debug};
 
 /// One of Rejoin's libraries, which replaces functions of a TLS library.
 struct Adapter {
@@ -19,8 +19,12 @@ struct Adapter {
     first: usize,
     /// The digest of the table that this library was built with.
     digest: u64,
+    /// The functions that it replaces.
+    replaced: fn() -> &'static [Function],
     /// True if calls by the TLS library itself are left alone.
     is_for_others: bool,
+    /// True if another library interposes one of the functions, too.
+    is_anothers: OnceLock<bool>,
     hooks: OnceLock<Option<&'static Hooks>>,
     /// The base addresses of the TLS library and of the adapter.
     own: OnceLock<[usize; 2]>,
@@ -31,7 +35,9 @@ static ADAPTERS: [Adapter; 2] = [
         library: &LIBREJOIN,
         first: 1,
         digest: Hooks::digest_of(&LIBSSL),
+        replaced: || libssl::FUNCTIONS,
         is_for_others: false,
+        is_anothers: OnceLock::new(),
         hooks: OnceLock::new(),
         own: OnceLock::new(),
     },
@@ -39,7 +45,9 @@ static ADAPTERS: [Adapter; 2] = [
         library: &LIBREJOIN_GNUTLS,
         first: 1 + OPENSSL,
         digest: Hooks::digest_of(&GNUTLS),
+        replaced: || gnutls::FUNCTIONS,
         is_for_others: true,
+        is_anothers: OnceLock::new(),
         hooks: OnceLock::new(),
         own: OnceLock::new(),
     },
@@ -113,17 +121,36 @@ pub(crate) fn destination(
     if function.name == c"SSL_ctrl" && !is_answered() {
         return Some(next.address);
     }
-    if !is_wanted() || !is_known(function, next.address) {
+    if !is_wanted() || !is_known(function, next.reaches) {
         return Some(next.address);
     }
     let adapter = &ADAPTERS[usize::from(number > OPENSSL)];
+    if adapter.is_anothers() {
+        return Some(next.address);
+    }
     Some(adapter.answer(number, next).unwrap_or(next.address))
 }
 
 impl Adapter {
+    /// Returns true if another library interposes one of the functions, too, as a key logger does. It must see what it
+    /// would have seen, and the adapter needs all of them: so connections go directly.
+    fn is_anothers(&self) -> bool {
+        *get_or_make(&self.is_anothers, || {
+            let mut of_others = (self.replaced)().iter().filter_map(Function::of_another);
+            let found = of_others.next();
+            next::forget_errors();
+            let library = found.and_then(|found| next::library_of(found as *const c_void));
+            if let Some(library) = library {
+                let library = library.to_string_lossy();
+                debug(&format!("directly: {library} interposes the same functions"));
+            }
+            found.is_some()
+        })
+    }
+
     fn answer(&self, number: usize, next: next::Next) -> Option<usize> {
         let hooks = self.load()?;
-        let begins = || [next.address, hooks.functions as usize].map(next::beginning_of);
+        let begins = || [next.reaches, hooks.functions as usize].map(next::beginning_of);
         // A TLS library calls its own functions by name, and so does the adapter.
         if self.is_for_others && get_or_make(&self.own, begins).contains(&next.within) {
             return None;

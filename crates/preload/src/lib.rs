@@ -15,6 +15,7 @@
 mod client;
 mod libc_calls;
 mod next;
+mod objects;
 mod registrations;
 mod rejoin;
 mod resets;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use libc::c_void;
 
 use client::ssl_new;
-use next::Function;
+use next::{Function, Next};
 
 /// Returns the address of the function that a trampoline jumps to. `first` and `second` are the call's arguments, if it has so
 /// many.
@@ -64,28 +65,35 @@ extern "C" fn nothing() -> usize {
 /// # Safety
 /// `context` is the argument of `SSL_new`.
 unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<usize> {
-    let next = ssl_new().next(caller)?.address;
-    if !is_known(ssl_new(), next) {
-        complain("a libssl other than libssl.so.3 makes this program's connections");
-        return Some(next);
+    let Next { address, reaches, .. } = ssl_new().next(caller)?;
+    // Another copy of this library attaches by itself.
+    if next::is_copy(address) {
+        return Some(address);
+    }
+    if !is_known(ssl_new(), reaches) {
+        complain(match reaches {
+            0 => "cannot find the libssl behind another library's SSL_new",
+            _ => "a libssl other than libssl.so.3 makes this program's connections",
+        });
+        return Some(address);
     }
     // SAFETY: the caller vouches for `context`.
     let attached = catch_unwind(AssertUnwindSafe(|| unsafe { rejoin::attach(context) }));
     if attached.is_err() {
         complain("a fault of its own");
     }
-    Some(next)
+    Some(address)
 }
 
 /// Returns true if the address is the function of the TLS library that the adapters use. That library may be loaded
 /// later.
-fn is_known(function: &Function, next: usize) -> bool {
+fn is_known(function: &Function, reaches: usize) -> bool {
     static KNOWN: [AtomicUsize; client::NAMES] = [const { AtomicUsize::new(0) }; client::NAMES];
     let known = &KNOWN[function.number];
     if known.load(Ordering::Relaxed) == 0 {
         known.store(function.in_own_library().unwrap_or(0), Ordering::Relaxed);
     }
-    known.load(Ordering::Relaxed) == next
+    reaches != 0 && known.load(Ordering::Relaxed) == reaches
 }
 
 /// Reports the first problem, in one line.

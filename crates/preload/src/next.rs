@@ -5,11 +5,17 @@
 //! some Python packages bring a copy of their own, it finds one of them, which may be the wrong one. A connection
 //! made by one libssl on a context of another is a crash. So the dependencies of the calling library are searched
 //! first.
+//!
+//! Another library that is named in `LD_PRELOAD` may interpose the same function, as a key logger does. Whoever reached
+//! this library would have reached that one, if it comes later: so the call goes to it, and the search finds out only
+//! which TLS library is behind it. It is told from a TLS library by what it lacks ([`Function::of_another`]).
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{RTLD_LAZY, RTLD_NEXT, RTLD_NOLOAD, c_void};
+
+use crate::objects;
 
 /// A function that is interposed.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +34,7 @@ struct Known {
     /// The place, and the function's number: one place may call several functions.
     caller: AtomicUsize,
     next: AtomicUsize,
+    reaches: AtomicUsize,
     within: AtomicUsize,
 }
 
@@ -35,6 +42,9 @@ struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) address: usize,
+    /// The function of the TLS library that the call reaches in the end. It differs from the address if another library
+    /// interposes it, too. 0: it is unknown.
+    pub(crate) reaches: usize,
     /// The base address of the calling library; 0 if it is unknown.
     pub(crate) within: usize,
 }
@@ -42,7 +52,12 @@ pub(crate) struct Next {
 /// The known places, in the order in which they were found. Calls from further places are looked up each time. `SSL_ctrl`
 /// alone is called in many: each use of a macro of `ssl.h` is one.
 static KNOWN: [Known; MOST_KNOWN] = [const {
-    Known { caller: AtomicUsize::new(FREE), next: AtomicUsize::new(0), within: AtomicUsize::new(0) }
+    Known {
+        caller: AtomicUsize::new(FREE),
+        next: AtomicUsize::new(0),
+        reaches: AtomicUsize::new(0),
+        within: AtomicUsize::new(0),
+    }
 }; MOST_KNOWN];
 const MOST_KNOWN: usize = 512;
 
@@ -60,34 +75,70 @@ impl Function {
     }
 
     fn look_up(&self, caller: *const c_void) -> Option<Next> {
+        let within = beginning_of(caller as usize);
         if ends() {
-            return self.at_the_end(caller);
+            return self.at_the_end(within);
         }
         let own = self.own as usize;
-        let theirs = || self.in_library(open(library_of(caller)?)?);
+        let another = self.of_another();
+        // One that was named before this library calls the next one, and not itself.
+        let calls_on = |found: usize| {
+            beginning_of(found) == within && objects::before(found, own_code()).is_some()
+        };
+        let is_theirs =
+            |found: &usize| *found != own && Some(*found) != another && !calls_on(*found);
+        let theirs = || self.in_library(open(library_of(caller)?)?).filter(is_theirs);
         // The program itself is no library.
-        let program = || self.in_library(RTLD_NEXT);
-        let found = theirs().filter(|found| *found != own).or_else(program);
-        let found = found.or_else(|| self.in_own_library());
-        // The program must not see the errors of these lookups.
-        // SAFETY: the function takes no arguments.
-        unsafe { libc::dlerror() };
-        found.map(|address| Next { address, within: beginning_of(caller as usize) })
+        let program = || match another {
+            Some(_) => self.beside_mark(),
+            None => self.in_library(RTLD_NEXT),
+        };
+        let found = theirs().or_else(program).or_else(|| self.in_own_library());
+        forget_errors();
+        let address = another.or(found)?;
+        Some(Next { address, reaches: found.unwrap_or(0), within })
     }
 
     /// Finds the function while the program ends, without [`open`]: dlopen(3) takes a library whose destructors run for
     /// one that was never initialised (glibc 2.36), and runs its constructors over what is there.
-    fn at_the_end(&self, caller: *const c_void) -> Option<Next> {
-        let within = beginning_of(caller as usize);
+    fn at_the_end(&self, within: usize) -> Option<Next> {
         let of_same = |known: &&Known| known.within.load(Ordering::Relaxed) == within;
-        let other = KNOWN.iter().find(of_same).map(|known| known.next.load(Ordering::Relaxed));
+        let other = KNOWN.iter().find(of_same).map(|known| known.reaches.load(Ordering::Relaxed));
         // Another TLS library than that of the caller's other calls is not its own.
         let is_its_own =
             |found: &usize| other.is_none_or(|other| beginning_of(other) == beginning_of(*found));
+        let another = self.of_another().map(|address| Next { address, reaches: 0, within });
         let found = self.in_library(RTLD_NEXT).filter(is_its_own);
-        // SAFETY: the function takes no arguments.
-        unsafe { libc::dlerror() };
-        found.map(|address| Next { address, within })
+        forget_errors();
+        another.or_else(|| found.map(|address| Next { address, reaches: address, within }))
+    }
+
+    /// Returns the function of another library that interposes it, and that whoever called ours would have reached.
+    ///
+    /// Such a library was loaded with the program, and has no versions, so that the loader takes it for any. It lacks a
+    /// function that each TLS library has: then the context is not its own, but of the TLS library behind it. Anything
+    /// else is left to the search for the TLS library.
+    pub(crate) fn of_another(&self) -> Option<usize> {
+        let next = self.in_library(RTLD_NEXT)?;
+        let is_whole = self.mark(RTLD_NEXT).is_some_and(|mark| is_in_one(mark, next));
+        // The C library comes after all that is preloaded.
+        let is_interposer =
+            || objects::before(next, libc::gnu_get_libc_version as *const () as usize);
+        (!is_whole && is_interposer() == Some(objects::Versions::None)).then_some(next)
+    }
+
+    /// Finds the function of the TLS library that the program was loaded with.
+    fn beside_mark(&self) -> Option<usize> {
+        let mark = self.mark(RTLD_NEXT)?;
+        let library = open(library_of(mark as *const c_void)?)?;
+        self.in_library(library).filter(|found| is_in_one(mark, *found))
+    }
+
+    /// Returns a function that each TLS library has, and that one that only listens leaves alone: it frees what programs
+    /// make.
+    fn mark(&self, library: *mut c_void) -> Option<usize> {
+        let is_gnutls = self.library == c"libgnutls.so.30";
+        in_library(library, if is_gnutls { c"gnutls_global_deinit" } else { c"SSL_CTX_free" })
     }
 
     /// Finds the function of the TLS library that the adapters use.
@@ -96,10 +147,30 @@ impl Function {
     }
 
     fn in_library(&self, library: *mut c_void) -> Option<usize> {
-        // SAFETY: `library` is open or RTLD_NEXT, and the name ends with a zero byte.
-        let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
-        (!found.is_null()).then_some(found as usize)
+        in_library(library, self.name)
     }
+}
+
+/// Finds a function of a library that is open, or, for `RTLD_NEXT`, of those that come after this one.
+fn in_library(library: *mut c_void, name: &CStr) -> Option<usize> {
+    // SAFETY: `library` is open or RTLD_NEXT, and the name ends with a zero byte.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found as usize)
+}
+
+/// Keeps the errors of lookups from the program.
+pub(crate) fn forget_errors() {
+    // SAFETY: the function takes no arguments.
+    unsafe { libc::dlerror() };
+}
+
+fn is_in_one(first: usize, second: usize) -> bool {
+    beginning_of(first) == beginning_of(second)
+}
+
+/// Returns an address in this library. The addresses of its exported functions may be those of an interposer.
+fn own_code() -> usize {
+    own_code as *const () as usize
 }
 
 /// True once destructors of libraries may run.
@@ -127,6 +198,7 @@ fn known(place: usize) -> Option<Next> {
     let mut taken = taken.take_while(|(_, caller)| *caller != FREE);
     taken.find(|(_, caller)| *caller == place).map(|(known, _)| Next {
         address: known.next.load(Ordering::Relaxed),
+        reaches: known.reaches.load(Ordering::Relaxed),
         within: known.within.load(Ordering::Relaxed),
     })
 }
@@ -140,6 +212,7 @@ fn remember(caller: usize, next: Next) {
     };
     if let Some(known) = KNOWN.iter().find(take) {
         known.next.store(next.address, Ordering::Relaxed);
+        known.reaches.store(next.reaches, Ordering::Relaxed);
         known.within.store(next.within, Ordering::Relaxed);
         known.caller.store(caller, Ordering::Release);
     }
@@ -150,6 +223,12 @@ pub(crate) fn library_of(address: *const c_void) -> Option<&'static CStr> {
     let found = about(address).filter(|found| !found.dli_fname.is_null())?;
     // SAFETY: the text is the loader's, and lives as long as the library, which is calling us.
     Some(unsafe { CStr::from_ptr(found.dli_fname) })
+}
+
+/// Returns true if the library that has this address is a copy of this one.
+pub(crate) fn is_copy(address: usize) -> bool {
+    let name = library_of(address as *const c_void).map_or(&b""[..], CStr::to_bytes);
+    name.rsplit(|byte| *byte == b'/').next() == Some(b"librejoin_preload.so")
 }
 
 /// Returns the base address of the library that has this address; 0 if none has it.
@@ -178,7 +257,7 @@ mod tests {
 
     #[test]
     fn as_many_places_are_known_as_there_is_room_for() {
-        let next = |place| Next { address: place + 1, within: place + 2 };
+        let next = |place| Next { address: place + 1, reaches: place + 2, within: place + 3 };
         // No code is there.
         let places = |count| (0..count).map(|at| 0x1000 + 0x10 * at);
         for place in places(MOST_KNOWN + 2) {

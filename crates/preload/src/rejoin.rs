@@ -177,7 +177,7 @@ fn path() -> Option<PathBuf> {
 }
 
 /// Reports a line if `REJOIN_DEBUG` is set.
-fn debug(line: &str) {
+pub(crate) fn debug(line: &str) {
     if rejoin_abi::is_debugging() {
         rejoin_abi::report(line);
     }

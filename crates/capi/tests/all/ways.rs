@@ -322,6 +322,55 @@ fn a_library_with_a_libssl_of_its_own_keeps_that() {
     assert!(store.is_ok(), "the program's own libssl was not attached to");
 }
 
+/// Returns what a program says that is preloaded with these libraries.
+fn interposed(site: &Site, program: &str, libraries: &[&str], is_debugging: bool) -> String {
+    let _ = fs::remove_file(site.file("stderr"));
+    let mut command = site.command(program);
+    if is_debugging {
+        command.env("REJOIN_DEBUG", "1");
+    }
+    command.env_remove("OPENSSL_CONF").env("LD_PRELOAD", libraries.join(":"));
+    command.env("REJOIN_CACHE", &site.cache).env("REJOIN_CAPACITY", "1MiB");
+    command.env("REJOIN_MANAGER", site.shown("no-manager"));
+    let status = command.status().expect("it runs");
+    assert!(status.success(), "{libraries:?}: {status}: {}", told(site));
+    told(site)
+}
+
+/// A key logger, for instance.
+#[test]
+fn another_library_that_interposes_the_same_functions_is_called_in_either_order() {
+    let site = Site::new("ways-others");
+    let folder = site.folder.display().to_string();
+    let (place, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let tls = ["-lssl", "-lcrypto", "-l:libgnutls.so.30"];
+    let made = |built: &str, more: &[&str]| {
+        compile(&site, "interposed.c", built, &[more, &[&place, &path], &tls].concat())
+    };
+    let shared = ["-shared", "-fPIC", "-Wl,--as-needed"];
+    let other = |built: &str| made(built, &[&shared[..], &["-DOTHER"]].concat());
+    let (one, two) = (other("libone.so"), other("libtwo.so"));
+    made("libcalls.so", &[&shared[..], &["-DCALLS"]].concat());
+    let programs = [made("itself", &[]), made("by-a-library", &["-DNEEDS", "-lcalls"])];
+    let (rejoin, one, two) = (library("librejoin_preload.so"), one.as_str(), two.as_str());
+    let rejoin = rejoin.to_str().expect("text");
+    for program in &programs {
+        for others in [&[one][..], &[one, two]] {
+            let without = interposed(&site, program, others, false);
+            assert_eq!(without.lines().count(), 3 * others.len(), "{program}: {without}");
+            for at in 0..=others.len() {
+                let all = [&others[..at], &[rejoin], &others[at..]].concat();
+                assert_eq!(interposed(&site, program, &all, false), without, "{program}: {all:?}");
+                let is_attached =
+                    Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("ours");
+                assert!(is_attached, "{program}: {all:?}");
+            }
+        }
+        let told = interposed(&site, program, &[rejoin, one], true);
+        assert_eq!(told.matches("libone.so interposes the same functions").count(), 2, "{told}");
+    }
+}
+
 #[test]
 fn whatever_is_wrong_is_one_line_and_the_program_goes_on() {
     let site = Site::new("ways-wrong");
