@@ -8,6 +8,7 @@
 //! | ledger | of [`Ledger`] |
 //! | regions of the shards | of [`Layout`] |
 //! | a cluster's mailbox: lock, letters, desk | of [`crate::Mailbox`] |
+//! | the mark of a whole file, its last word | 8 |
 //!
 //! It is computed from the settings, never read from the file. A capacity in bytes is all of this: the sessions get
 //! what the other parts leave.
@@ -18,6 +19,7 @@ use crate::desk::Desk;
 use crate::figures::Figures;
 use crate::letters;
 use crate::lock::Lock;
+use crate::mapping::Mapping;
 
 /// The place of each part, in bytes from the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,9 @@ pub(crate) struct Division {
     pub(crate) mailbox: Option<MailboxPlace>,
     /// The size of the file, in whole pages.
     pub(crate) bytes: usize,
+    /// The size of a file that an older version made: it had no mark, and a page less where the other parts fill their
+    /// pages.
+    pub(crate) unmarked_bytes: usize,
 }
 
 /// The settings of a file, the cache that fits into it, and its division.
@@ -77,7 +82,9 @@ impl Division {
             letters: next(letters::LINES * size_of::<Line>()),
             desk: next(size_of::<Desk>()),
         });
-        Self { locks, ledger, regions, mailbox, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
+        let unmarked_bytes = end.next_multiple_of(Self::PAGE_BYTES);
+        let bytes = (end + Mapping::MARK_BYTES).next_multiple_of(Self::PAGE_BYTES);
+        Self { locks, ledger, regions, mailbox, bytes, unmarked_bytes }
     }
 
     /// Returns the most bytes that a file with so many shards has beside their regions, in whole pages.
@@ -85,7 +92,8 @@ impl Division {
         // Each shard adds a lock, and its region may end between two places where the next part can start.
         let of_shards = shards * (Self::STEP + size_of::<Lock>()) as u64;
         let page_bytes = Self::PAGE_BYTES as u64;
-        (Self::of(&[], clustered).bytes as u64 + of_shards).next_multiple_of(page_bytes)
+        // Every shard leaves the mark its room. Without it, because files of older versions must fit, too.
+        (Self::of(&[], clustered).unmarked_bytes as u64 + of_shards).next_multiple_of(page_bytes)
     }
 }
 
@@ -165,7 +173,7 @@ mod tests {
     fn no_two_parts_share_a_byte() {
         let settings = Settings { shards: Some(5), ..Settings::new(Capacity::Sessions(1_003)) };
         let layouts = Layout::for_cache(&settings).expect("settings make a cache");
-        let Division { locks, ledger, regions, mailbox, bytes } = Division::of(&layouts, true);
+        let Division { locks, ledger, regions, mailbox, bytes, .. } = Division::of(&layouts, true);
         let mut parts: Vec<(usize, usize)> = vec![(0, Division::LOCKS)];
         parts.extend(locks.iter().map(|lock| (*lock, size_of::<Lock>())));
         parts.push((ledger, size_of::<Ledger>()));
@@ -174,6 +182,7 @@ mod tests {
         parts.push((lock, size_of::<Lock>()));
         parts.push((letters, letters::LINES * size_of::<Line>()));
         parts.push((desk, size_of::<Desk>()));
+        parts.push((bytes - Mapping::MARK_BYTES, Mapping::MARK_BYTES));
         assert_eq!((locks.len(), regions.len()), (6, 5));
         assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
         assert!(parts.last().is_some_and(|(start, of)| start + of <= bytes));

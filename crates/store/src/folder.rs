@@ -11,14 +11,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, Stat};
 use rustix::fs::{
-    fallocate, fchmod, flock, fstat, fstatvfs, linkat, openat, renameat, statat, unlinkat,
+    fallocate, fchmod, flock, fstat, fstatvfs, linkat, openat, renameat, seek, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
+use crate::division::Division;
 use crate::error::Objection;
+use crate::mapping::Mapping;
 use crate::random::random_number;
 use crate::{CacheName, Error};
 
@@ -231,18 +233,34 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Writes zeros over a whole file.
+/// Writes zeros over a whole file, except its mark: for those who have it open, it was not cut short. A page that has no
+/// bytes, and no room for any, is left.
 pub(crate) fn wipe(file: &File, path: &Path) -> Result<(), Error> {
-    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; Division::PAGE_BYTES] = [0; Division::PAGE_BYTES];
     let refused = |cause| Error::Refused { action: "wipe", path: path.into(), cause };
-    let bytes = file.metadata().map_err(refused)?.len();
+    let mut bytes = file.metadata().map_err(refused)?.len();
+    let (mut last, mark) = ([0; Mapping::MARK_BYTES], Mapping::MARK.to_ne_bytes());
+    let mark_at = bytes.saturating_sub(mark.len() as u64);
+    if file.read_exact_at(&mut last, mark_at).is_ok() && last == mark {
+        bytes = mark_at;
+    }
     let mut at = 0;
     while at < bytes {
         let length = (bytes - at).min(ZEROS.len() as u64);
-        file.write_all_at(&ZEROS[..length as usize], at).map_err(refused)?;
-        at += length;
+        match file.write_all_at(&ZEROS[..length as usize], at) {
+            Err(cause) if !is_hole(file, at, length) => return Err(refused(cause)),
+            _ => at += length,
+        }
     }
     Ok(())
+}
+
+/// Returns true if a part of a file has no bytes.
+fn is_hole(file: &File, start: u64, bytes: u64) -> bool {
+    match seek(file, SeekFrom::Data(start)) {
+        Ok(data) => data >= start + bytes,
+        Err(cause) => cause == Errno::NXIO,
+    }
 }
 
 /// Makes a file of a new name, which only its owner may open.

@@ -185,7 +185,7 @@ mod tests {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = rustix::fs::memfd_create("test", flags).expect("a file in memory");
         rustix::fs::ftruncate(&file, division.bytes as u64).expect("room");
-        let mapping = Arc::new(Mapping::new(&file, division.bytes).expect("mapped"));
+        let mapping = Arc::new(Mapping::new(&file, division.bytes, true).expect("mapped"));
         let regions: Vec<_> = (0..division.regions.len())
             .map(|shard| SharedRegion::new(&mapping, &division, Some(shard)))
             .collect();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, SessionId, Settings};
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::certainty::{Certainty, Seen};
@@ -382,8 +383,8 @@ impl Store {
         {
             return Err(differs.into());
         }
-        check_size(folder, name, file, &head)?;
-        Ok(Self::map(folder, name, file, &head)?)
+        let bytes = checked_size(folder, name, file, &head)?;
+        Ok(Self::map(folder, name, file, &head, bytes)?)
     }
 
     fn make(
@@ -403,21 +404,36 @@ impl Store {
         };
         let head = new_head(settings, origin)?;
         let bytes = Zeroizing::new(head.to_bytes(&fit.layouts));
-        let written = unfinished.file.write_all_at(&*bytes, 0);
+        let mark_at = (fit.division.bytes - Mapping::MARK_BYTES) as u64;
+        let written = unfinished
+            .file
+            .write_all_at(&*bytes, 0)
+            .and_then(|()| unfinished.file.write_all_at(&Mapping::MARK.to_ne_bytes(), mark_at));
         written.map_err(|cause| Error::refused("write", &folder.path_of(name), cause))?;
-        let store = Self::map(folder, name, &unfinished.file, &head)?;
+        let store = Self::map(folder, name, &unfinished.file, &head, fit.division.bytes)?;
         store.format();
         store.inherit(origin);
         store.certainty.begin(now_ms());
         Ok(unfinished.finish(name, origin.replaces)?.map(|()| store).ok_or(None))
     }
 
-    fn map(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<Self, Error> {
+    fn map(
+        folder: &Folder,
+        name: &CacheName,
+        file: &File,
+        head: &Head,
+        bytes: usize,
+    ) -> Result<Self, Error> {
         let Head { settings, keys, clustered, created_unix_s, .. } = head.clone();
-        let Fit { sessions, division, .. } = Fit::of(&settings, clustered)?;
+        let Fit { sessions, mut division, .. } = Fit::of(&settings, clustered)?;
         let path = folder.path_of(name);
-        let mapping = Mapping::new(file, division.bytes)
-            .map_err(|cause| Error::refused("map", &path, cause))
+        let is_marked = bytes == division.bytes;
+        division.bytes = bytes;
+        let mapping = Mapping::new(file, bytes, is_marked)
+            .map_err(|cause| match cause {
+                Errno::NOSPC => Error::NoRoom { bytes: bytes as u64, folder: folder.path().into() },
+                _ => Error::refused("map", &path, cause),
+            })
             .map(Arc::new)?;
         let mut shards = 0..division.regions.len();
         let region = |_: &Layout| SharedRegion::new(&mapping, &division, shards.next());
@@ -498,13 +514,22 @@ fn is_wiped(file: &File) -> bool {
     file.read_exact_at(&mut bytes, 0).is_ok() && bytes == [0; Head::BYTES]
 }
 
-fn check_size(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<(), Error> {
-    let needed_bytes = Fit::of(&head.settings, head.clustered)?.division.bytes as u64;
+/// Returns the size of a file, which is as its head says, or as an older version made it.
+fn checked_size(
+    folder: &Folder,
+    name: &CacheName,
+    file: &File,
+    head: &Head,
+) -> Result<usize, Error> {
+    let Division { bytes: needed, unmarked_bytes, .. } =
+        Fit::of(&head.settings, head.clustered)?.division;
     let refused = |cause| Error::Refused { action: "look at", path: folder.path_of(name), cause };
     let bytes = file.metadata().map_err(refused)?.len();
-    let (name, folder) = (name.clone(), folder.path().to_owned());
-    let bad = Error::BadSize { name, folder, bytes, needed_bytes };
-    if bytes == needed_bytes { Ok(()) } else { Err(bad) }
+    if let Some(size) = [needed, unmarked_bytes].into_iter().find(|size| *size as u64 == bytes) {
+        return Ok(size);
+    }
+    let (name, folder, needed_bytes) = (name.clone(), folder.path().to_owned(), needed as u64);
+    Err(Error::BadSize { name, folder, bytes, needed_bytes })
 }
 
 fn difference(
@@ -580,6 +605,39 @@ mod tests {
         let anew = Store::open(&path, &name, Some(&settings)).expect("made anew");
         assert_ne!(anew.id_key(), store.id_key());
         assert!(is_wiped(&store.file) && !store.facts().is_named);
+    }
+
+    /// Older versions made files without a mark, and a page shorter if the other parts fill their pages.
+    #[test]
+    fn what_an_older_version_made_is_opened_and_marked_where_it_can_be() {
+        let division_of = |sessions| {
+            let settings = Settings::new(Capacity::Sessions(sessions));
+            let Division { bytes, unmarked_bytes, .. } =
+                Fit::of(&settings, false).expect("settings").division;
+            (settings, bytes, unmarked_bytes)
+        };
+        let full = (100..2_000).map(division_of).find(|(_, bytes, unmarked)| bytes != unmarked);
+        for (settings, bytes, unmarked_bytes) in [division_of(100), full.expect("some fill them")] {
+            let path = rejoin_testkit::folder::Folder::below(Path::new(Store::FOLDER));
+            let name = "test".parse().expect("a name");
+            let file = Store::open(&path, &name, Some(&settings)).expect("made").file;
+            let mark_at = (bytes - Mapping::MARK_BYTES) as u64;
+            file.write_all_at(&[0; Mapping::MARK_BYTES], mark_at).expect("written");
+            file.set_len(unmarked_bytes as u64).expect("as it was made");
+            for _ in 0..2 {
+                let store = Store::open(&path, &name, None).expect("opened");
+                assert_eq!(store.facts().bytes, unmarked_bytes as u64);
+                assert!(store.check().iter().all(Result::is_ok) && !store.is_cut_short());
+            }
+            let mut mark = [0; Mapping::MARK_BYTES];
+            let is_there = file.read_exact_at(&mut mark, mark_at).is_ok();
+            assert_eq!(is_there, bytes == unmarked_bytes);
+            assert!(!is_there || mark == Mapping::MARK.to_ne_bytes());
+            // What is wiped was not cut short.
+            let store = Store::open(&path, &name, None).expect("opened");
+            folder::wipe(&file, &path).expect("wiped");
+            assert!(store.check().iter().all(Result::is_err) && !store.is_cut_short());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{Error, Objection, Reset, Store, Trouble, now_ms};
 
 use crate::name;
+use crate::processes::plays_in_a_folder_of;
 use crate::session::{find, insert};
 use rejoin_testkit::folder::Folder;
 
@@ -261,4 +262,42 @@ fn nothing_prints_a_key() {
     let (decimal, hex) = (format!("{bytes:?}"), format!("{bytes:x?}"));
     assert!(!printed.contains(&decimal[1..20]) && !printed.contains(&hex[1..20]), "{printed}");
     assert!(printed.contains("Keys(…)"));
+}
+
+/// The question for its last page gives the file that page, which is the last one that the folder has.
+#[test]
+fn a_file_cut_short_and_made_long_again_is_noticed_where_the_folder_is_full() {
+    plays_in_a_folder_of("4m", "go on without");
+}
+
+/// The part in that folder.
+pub(crate) fn go_on_without_a_cut_file(folder: &Path) {
+    for left in [0, 4096 * 3 + 1] {
+        let store = Store::open(folder, &name(), Some(&settings())).expect("made");
+        let (told, whole) = (listen(&store), store.facts().bytes);
+        assert!((0..500).all(|number| insert(&store, number)));
+        let path = folder.join(name().file_name());
+        let file = OpenOptions::new().write(true).open(&path).expect("there");
+        file.set_len(left).expect("cut");
+        file.set_len(whole).expect("made longer");
+        let filler = fill(folder);
+        assert!((0..500).all(|number| !find(&store, number) && !insert(&store, number)));
+        assert!(store.ring().is_err() && store.check().iter().all(Result::is_err));
+        assert_eq!(*told.lock().expect("no panic"), [Trouble::CutShort], "{left}");
+        // Who comes later would be stopped by the missing pages, too.
+        let late = Store::open(folder, &name(), None).expect_err("it has no room");
+        assert!(matches!(late, Error::NoRoom { .. } | Error::NotOurs { .. }), "{late}");
+        assert!(Store::remove(folder, &name()).expect("removed"), "the remedy works");
+        fs::remove_file(filler).expect("there");
+    }
+}
+
+/// Leaves one page of a folder free.
+fn fill(folder: &Path) -> PathBuf {
+    let path = folder.join("filler");
+    let file = File::create(&path).expect("a new file");
+    let pages = (0..).take_while(|page| file.write_all_at(&[1; 4096], 4096 * page).is_ok());
+    let pages = pages.count() as u64;
+    file.set_len(4096 * (pages - 1)).expect("shorter");
+    path
 }

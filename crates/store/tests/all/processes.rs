@@ -65,6 +65,7 @@ fn plays_a_role() {
         "come again" => come_again(&folder, number),
         "find no room" => find_no_room(&folder),
         "fit exactly" => fit_exactly(&folder),
+        "go on without" => crate::files::go_on_without_a_cut_file(&folder),
         "keep the old one" => crate::replaced::keep_the_old_one(&folder),
         "find it closed" => find_it_closed(&folder),
         "find root's" => crate::foreign::find_roots(&folder),
