@@ -157,11 +157,12 @@ fn a_follower_and_a_share_end_when_the_cache_is_cut_short() {
     let in_folder = ["web", "--folder", &caches.path().display().to_string()].map(str::to_owned);
     let run = |words: &[&str]| {
         let logs = Folder::below(folder.path());
-        let complaints = logs.join("complaints");
+        let [said, complaints] = ["said", "complaints"].map(|name| logs.join(name));
         let mut command = Command::new(REJOIN);
-        command.args(words).args(&in_folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(words).args(&in_folder).stdin(Stdio::null());
+        command.stdout(fs::File::create(&said).expect("a file"));
         command.stderr(fs::File::create(&complaints).expect("a file"));
-        (Process::start(&mut command), complaints, logs)
+        (Process::start(&mut command), said, complaints, logs)
     };
     let export = ["keys", "export", "--follow", "--context", "shop", "--format"];
     let [json, sds, share] = ["json", "envoy-sds", "share"].map(|name| folder.file(name));
@@ -170,12 +171,15 @@ fn a_follower_and_a_share_end_when_the_cache_is_cut_short() {
         run(&[&export[..], &["envoy-sds", "--output", &sds]].concat()),
         run(&["share", "--socket", &share]),
     ];
-    let there = || [&json, &sds, &share].iter().all(|path| Path::new(path).exists());
+    // The share listens before it opens the cache, so that one whose socket is taken makes none, and says when it has it.
+    let (_, said, ..) = &started[2];
+    let is_shared = || fs::read_to_string(said).is_ok_and(|said| said.contains("shared on"));
+    let there = || [&json, &sds].iter().all(|path| Path::new(path).exists()) && is_shared();
     wait_until("the file and the sockets", there);
     let file = fs::File::options().write(true).open(caches.join(name.file_name()));
     file.expect("there").set_len(4_096).expect("cut");
     drop(store);
-    for (mut process, complaints, _logs) in started {
+    for (mut process, _, complaints, _logs) in started {
         let ended = wait_for("the end", || process.ended());
         let told = fs::read_to_string(complaints).expect("there");
         assert!(!ended.success() && told.lines().count() == 1, "{told}");
