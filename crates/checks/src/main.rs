@@ -3,7 +3,7 @@
 //! `rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach|early [--quick] [--only PART_OF_A_NAME]`; `make check-*`
 //! installs the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
 //! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
-//! reported as skipped.
+//! reported as skipped. The checks run in a child of the program, so that a signal leaves none of their servers behind.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a check tells what it found")]
@@ -22,9 +22,10 @@ mod reach;
 mod servers;
 mod trust;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use frame::{Group, Words};
+use rejoin_testkit::watched;
 
 const GROUPS: [&Group; 10] = [
     &capture::GROUP,
@@ -41,6 +42,14 @@ const GROUPS: [&Group; 10] = [
 const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach|early [--quick] [--only PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
+    if watched::is_watched() {
+        return check();
+    }
+    let mut checks = Command::new(std::env::current_exe().expect("the path of this program"));
+    watched::run(checks.args(std::env::args_os().skip(1)))
+}
+
+fn check() -> ExitCode {
     let (name, words) = Words::given();
     if let Some(word) = words.wrong() {
         eprintln!("rejoin-checks: {word} is unknown, or lacks its value: {USAGE}");

@@ -31,6 +31,20 @@ impl Folder {
         Self { path }
     }
 
+    /// Removes the folders that a process which was killed has left, in memory and in the system's temporary folder.
+    pub fn remove_all_of(pid: u32) {
+        let prefix = format!("rejoin-test-{pid}-");
+        for parent in [std::env::temp_dir().as_path(), Path::new("/dev/shm")] {
+            let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+            let is_its = |entry: &fs::DirEntry| {
+                entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
+            };
+            for entry in entries.filter(is_its) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.path

@@ -56,3 +56,5 @@ pub mod site;
 #[cfg(feature = "programs")]
 pub mod stacks;
 pub mod valkey;
+#[cfg(feature = "programs")]
+pub mod watched;
