@@ -45,6 +45,7 @@ pub struct Analyser {
     fragments: Fragments,
     owners: Owners,
     clock: Clock,
+    is_live: bool,
     unsupported: UnsupportedFrames,
     /// The frames of the capture so far.
     earlier_frames: u64,
@@ -77,10 +78,19 @@ impl Analyser {
             fragments: Fragments::new(limits),
             owners: Owners::new(limits),
             clock: Clock::default(),
+            is_live: false,
             unsupported: UnsupportedFrames::default(),
             earlier_frames: 0,
             limits,
         }
+    }
+
+    /// Tells whether what is read next is still being captured. If it is, a handshake that fails is given once later
+    /// packets of TCP or UDP show that its connection has been closed for two seconds, or idle for five minutes. Otherwise, and
+    /// by default, it is given at the end, and what the times say ends no handshake.
+    pub fn set_live(&mut self, is_live: bool) {
+        self.is_live = is_live;
+        self.clock = Clock::new(is_live);
     }
 
     /// Reads a capture to its end and calls `each` with every handshake: as soon as it is complete,
@@ -147,7 +157,7 @@ impl Analyser {
         dtls.finish(&mut emit);
         tunnels.finish(&mut emit);
         self.owners.clear();
-        self.clock = Clock::default();
+        self.clock = Clock::new(self.is_live);
         self.fragments = Fragments::new(self.limits);
         self.earlier_frames = 0;
         handshakes

@@ -1,4 +1,5 @@
-//! The clock of a capture: the times of its frames, by which it is looked for handshakes that are over.
+//! The clock of a capture: the times of its frames, by which it is looked for handshakes that are over. It stands still
+//! where nobody waits for them: the parts of a capture at rest may be of several clocks, or lie one behind the other.
 
 use crate::observation::{At, NO_TIME};
 
@@ -14,6 +15,7 @@ const OTHER_CLOCK_PACKETS: u32 = 1 << 16;
 /// The clock of a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
+    is_moving: bool,
     last_ns: u64,
     distrusted: u32,
     looked_ns: u64,
@@ -21,10 +23,15 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// Creates a clock that moves, or stands still.
+    pub(crate) fn new(is_moving: bool) -> Self {
+        Self { is_moving, ..Self::default() }
+    }
+
     /// Takes the time of a frame. Returns the time if it is one to look, at this many connections. It is the earlier one of
     /// the last two frames: a single wrong time ends nothing.
     pub(crate) fn tick(&mut self, at: At, connections: usize) -> Option<u64> {
-        if at.time_ns == NO_TIME {
+        if !self.is_moving || at.time_ns == NO_TIME {
             return None;
         }
         let before_ns = std::mem::replace(&mut self.last_ns, at.time_ns);

@@ -22,12 +22,14 @@ const LIMITS: Limits = Limits {
     hash_seed: 7,
 };
 
-/// Reads a capture twice: nothing panics, memory is bounded, the answers agree and make sense.
+/// Reads a capture twice, at rest and live: nothing panics, memory is bounded, the answers agree and make sense.
 pub(crate) fn check(capture: &[u8]) {
-    for limits in [LIMITS, Limits { search_bytes: 64 << 10, ..LIMITS }] {
+    for (limits, is_live) in [(LIMITS, false), (Limits { search_bytes: 64 << 10, ..LIMITS }, true)]
+    {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         let peak = peak_bytes(|| {
             let mut analyser = Analyser::new(limits);
+            analyser.set_live(is_live);
             first = read(&mut analyser, capture);
             second = read(&mut analyser, capture);
         });

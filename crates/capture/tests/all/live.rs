@@ -92,12 +92,19 @@ impl Timed {
         self.0.extend(packet);
     }
 
-    /// The classes of all handshakes.
+    /// The classes of all handshakes, which are the same live and at rest.
     fn classes(self) -> Vec<Class> {
+        let [at_rest, live] = [false, true].map(|is_live| self.classes_if(is_live));
+        assert_eq!(at_rest, live);
+        live
+    }
+
+    fn classes_if(&self, is_live: bool) -> Vec<Class> {
         let mut found = Vec::new();
-        let capture = [Capture::new().0, self.0].concat();
-        let read = Analyser::new(Limits::default()).read(&capture[..], |it| found.push(it.cls));
-        read.unwrap();
+        let capture = [&Capture::new().0[..], &self.0].concat();
+        let mut analyser = Analyser::new(Limits::default());
+        analyser.set_live(is_live);
+        analyser.read(&capture[..], |it| found.push(it.cls)).unwrap();
         found
     }
 
@@ -120,6 +127,7 @@ impl Timed {
     fn given(self) -> usize {
         let capture = [Capture::new().0, self.0].concat();
         let mut analyser = Analyser::new(Limits::default());
+        analyser.set_live(true);
         let part = analyser.read_part(&capture[..], |_| {}).unwrap();
         assert_eq!(part.handshakes + analyser.finish(|_| {}), 1);
         usize::try_from(part.handshakes).unwrap()
@@ -240,4 +248,51 @@ fn packets_with_another_clock_end_nothing() {
         (0..2).for_each(|_| other(&mut capture, 3_600));
     }
     assert_eq!(capture.classes(), [Class::Full]);
+}
+
+/// Two interfaces with two clocks, of which the second one is behind, or ahead from the first packet on.
+#[test]
+fn times_of_a_capture_at_rest_end_nothing() {
+    for apart in [301, 3_600] {
+        let mut capture = Timed::default();
+        for (from, payload) in crate::dtls::full() {
+            capture.datagram(from, 0, &payload);
+            (0..2).for_each(|_| capture.datagram(CLIENT + 1, apart, b"x"));
+        }
+        assert_eq!(capture.classes_if(false), [Class::Full], "{apart} s");
+    }
+}
+
+/// The server's direction was captured first, and the client's begins with the same times.
+#[test]
+fn directions_one_behind_the_other_are_put_together_at_rest() {
+    for first in [SERVER, CLIENT] {
+        let mut capture = Timed::default();
+        let hellos =
+            [(CLIENT, record(22, &client_hello(1, &[]))), (SERVER, record(22, &tls_1_3(&[])))];
+        for from in [first, CLIENT + SERVER - first] {
+            let sent = hellos.iter().find(|(side, _)| *side == from).map(|(_, sent)| &sent[..]);
+            capture.packet(from, 0, 0, ACK, sent.unwrap());
+            (0..2).for_each(|_| capture.packet(from + 1, 900, 0, ACK, b"x"));
+        }
+        assert_eq!(capture.classes_if(false), [Class::Full]);
+    }
+}
+
+/// What was told for one capture holds for the next.
+#[test]
+fn a_live_source_stays_live() {
+    let mut capture = failed(&[]);
+    (0..2).for_each(|_| capture.packet(CLIENT + 1, 301, 0, ACK, b"x"));
+    let capture = [Capture::new().0, capture.0].concat();
+    let mut analyser = Analyser::new(Limits::default());
+    let mut given = |is_live| {
+        analyser.set_live(is_live);
+        [(); 2].map(|()| {
+            let part = analyser.read_part(&capture[..], |_| {}).unwrap();
+            (part.handshakes, analyser.finish(|_| {}))
+        })
+    };
+    assert_eq!(given(true), [(1, 0); 2]);
+    assert_eq!(given(false), [(0, 1); 2]);
 }

@@ -107,6 +107,7 @@ impl<'a> Analysis<'a> {
                 break;
             }
             self.found.sharing.begin(self.inputs.application(&input.name));
+            self.analyser.set_live(input.is_live());
             let read = input.open(self.found.stop, self.bar);
             let read = read.map(|reader| self.read(&input.name, reader, false));
             self.found.end();
@@ -117,6 +118,7 @@ impl<'a> Analysis<'a> {
 
     /// Reads the parts of one capture.
     fn follow(&mut self, follow: &Follow) {
+        self.analyser.set_live(true);
         self.found.sharing.begin(&follow.folder().display().to_string());
         let mut last = String::new();
         while let Some(part) = follow.next(self.found.stop).filter(|_| !self.found.is_over()) {

@@ -124,14 +124,7 @@ impl Inputs {
 
     /// Returns true if an input may still grow while it is read.
     pub(super) fn is_live(&self) -> bool {
-        use std::os::unix::fs::FileTypeExt;
-        let is_pipe = |path: &Path| fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
-        let is_live = |input: &Input| match &input.from {
-            From::Interface(_) | From::StandardInput => true,
-            From::File(path) => is_pipe(path),
-            From::Nowhere(_) => false,
-        };
-        self.follow.is_some() || self.list.iter().any(is_live)
+        self.follow.is_some() || self.list.iter().any(Input::is_live)
     }
 
     /// Returns a bar over the bytes of all files, which shows on a terminal.
@@ -186,6 +179,17 @@ impl Input {
     /// A file found in a folder.
     fn found(name: String, path: &Path) -> Self {
         Self { may_be_other: may_be_other(path), ..Self::file(name, path) }
+    }
+
+    /// Returns true if it may still grow while it is read.
+    pub(super) fn is_live(&self) -> bool {
+        use std::os::unix::fs::FileTypeExt;
+        let is_pipe = |path: &Path| fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+        match &self.from {
+            From::Interface(_) | From::StandardInput => true,
+            From::File(path) => is_pipe(path),
+            From::Nowhere(_) => false,
+        }
     }
 
     /// Returns a reader of the capture, which ends with the capture or at Ctrl-C.
