@@ -91,6 +91,8 @@ struct Conversation {
     streams: [Stream; 2],
     preface: Preface,
     facts: Facts,
+    /// The place of the last bytes of each side.
+    last_bytes: [Option<At>; 2],
     /// The time of the last segment that has one, or 0.
     last_ns: u64,
     /// The sides whose streams have ended.
@@ -375,6 +377,9 @@ impl Conversation {
         let first = self.facts.client_side().unwrap_or(0);
         for side in [first, 1 - first] {
             flows[side].flush(&mut |piece, at| self.observe(side, piece, at, ends, output));
+            if let Some(at) = self.last_bytes[side] {
+                self.listen(side, at, ends, output, |stream, listener| stream.end(listener));
+            }
         }
         if self.facts.has_hello() {
             (output.emit)(self.facts.report(Carrier::Tls, ends));
@@ -390,6 +395,25 @@ impl Conversation {
         output: &mut Output<'_>,
     ) {
         let expected = self.streams[1 - side].is_tls();
+        self.listen(side, at, ends, output, |stream, listener| match piece {
+            Piece::Bytes(bytes) => stream.bytes(bytes, expected, listener),
+            Piece::Gap(length) => stream.gap(length, listener),
+            Piece::Cut(length) => stream.cut(length, listener),
+        });
+        if matches!(piece, Piece::Bytes(_)) {
+            self.last_bytes[side] = Some(at);
+        }
+    }
+
+    /// Lets a side's stream tell its events.
+    fn listen(
+        &mut self,
+        side: Side,
+        at: At,
+        ends: [Endpoint; 2],
+        output: &mut Output<'_>,
+        take: impl FnOnce(&mut Stream, &mut Listener<'_>),
+    ) {
         let mut listener = Listener {
             facts: &mut self.facts,
             carrier: Carrier::Tls,
@@ -400,11 +424,7 @@ impl Conversation {
             certificates: Some(output.certificates),
             emit: output.emit,
         };
-        match piece {
-            Piece::Bytes(bytes) => self.streams[side].bytes(bytes, expected, &mut listener),
-            Piece::Gap(length) => self.streams[side].gap(length, &mut listener),
-            Piece::Cut(length) => self.streams[side].cut(length, &mut listener),
-        }
+        take(&mut self.streams[side], &mut listener);
     }
 
     /// Returns true if TLS has begun, and nothing more will come: the connection is closed, or idle for long.

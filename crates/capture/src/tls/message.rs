@@ -50,6 +50,10 @@ impl Message {
         self.header[0]
     }
 
+    pub(super) fn is_client_hello(&self) -> bool {
+        self.kind() == CLIENT_HELLO
+    }
+
     fn is_hello(&self) -> bool {
         matches!(self.kind(), CLIENT_HELLO | SERVER_HELLO | HELLO_RETRY_REQUEST)
     }

@@ -4,7 +4,8 @@
 //! certificates: of other messages the type and the length are enough. It searches for the first
 //! record, so that it finds TLS after STARTTLS, CONNECT or SOCKS too.
 //!
-//! A message counts once its record is complete, or as far as it was captured if the rest is missing.
+//! A message counts once its record is complete, or as far as it was captured if the rest is missing. A
+//! ClientHello counts at the end of its stream, too.
 //! After a gap the stream resumes at the next segment that begins with a record. Where the capture
 //! truncated a segment, the captured part counts, and the record's length gives the start of the next
 //! record. Wherever a message may have been missed, the listener is told of a hole.
@@ -201,6 +202,13 @@ impl Stream {
             if length > LARGEST_FLIGHT_BYTES {
                 self.state = State::Ended;
             }
+        }
+    }
+
+    /// Notes that nothing more will come: what is there of an unfinished ClientHello counts.
+    pub(crate) fn end(&mut self, listener: &mut impl Listen) {
+        if self.state == State::Body && !self.encrypted && self.message.is_client_hello() {
+            self.message.cut(u32::MAX, listener);
         }
     }
 

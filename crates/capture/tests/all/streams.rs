@@ -113,6 +113,32 @@ fn a_cut_hello_tells_what_is_left_of_it() {
     assert_eq!((handshake.sni, handshake.cls), (None, Class::Unknown));
 }
 
+/// The capture ends behind the first segment of a hello, or its connection does.
+#[test]
+fn a_hello_whose_end_never_comes_tells_what_is_there() {
+    let hello = record(22, &client_hello(3, &[]));
+    for sent in [60, hello.len() - 1] {
+        let mut capture = Capture::new();
+        capture.client(0, &hello[..sent]);
+        let handshake = capture.handshake();
+        assert_eq!(handshake.ch_random, Some(vec![3; 32]), "{sent}");
+        assert_eq!((handshake.cls, handshake.frame_ch), (Class::NoServerhello, Some(1)), "{sent}");
+        assert!(handshake.ch_whole == Some(false) && handshake.psk_offered.is_none(), "{sent}");
+        // An answer shows that it was whole, and that it was not captured.
+        capture.server(0, &record(22, &server_hello(&[])));
+        assert_eq!(capture.handshake().cls, Class::Unknown, "{sent}");
+    }
+    // In two segments, of which the second one ends it no more than the first.
+    let mut capture = Capture::new();
+    capture.client(0, &hello[..50]);
+    capture.client(50, &hello[50..60]);
+    assert_eq!(capture.handshake().frame_ch, Some(2));
+    // The head of a message tells nothing of it.
+    let mut capture = Capture::new();
+    capture.client(0, &hello[..9]);
+    assert_eq!(capture.handshakes(), []);
+}
+
 #[test]
 fn one_direction_is_enough() {
     let (client, server) = full_1_2();
