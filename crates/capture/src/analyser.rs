@@ -13,7 +13,7 @@ use crate::fragments::Fragments;
 use crate::handshake::Handshake;
 use crate::ip::{self, Packet};
 use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits, MOST_INTERFACES};
-use crate::link;
+use crate::link::{self, Inside};
 use crate::observation::{At, Endpoint};
 use crate::openvpn;
 use crate::owners::{self, Owners};
@@ -22,6 +22,8 @@ use crate::quic;
 use crate::tcp;
 use crate::unsupported::{Unsupported, UnsupportedFrames};
 
+/// The EtherType of service function chains (RFC 8300).
+const NSH: u16 = 0x894f;
 /// Working memory besides what is kept: reassembled packets, and one segment over a bound.
 const WORK_BYTES: usize = 1 << 20;
 
@@ -165,13 +167,17 @@ impl Analyser {
 
     fn frame(&mut self, frame: Frame<'_>, emit: &mut dyn FnMut(Handshake)) {
         let at = At { frame: frame.number, time_ns: frame.time_ns };
-        if let Some(packet) = link::ip_packet(frame.link, frame.data) {
+        if let Some(packet) = self.found(link::ip_packet(frame.link, frame.data)) {
             self.packet(packet, at, 0, emit);
-        } else if !link::is_supported(frame.link, frame.data) {
-            self.unsupported.count(Unsupported::LinkType(frame.link));
-        } else if let Some(kind) = link::hidden(frame.link, frame.data) {
+        }
+    }
+
+    /// Counts what may hide a packet.
+    fn found<'a>(&mut self, inside: Inside<'a>) -> Option<&'a [u8]> {
+        if let Err(Some(kind)) = inside {
             self.unsupported.count(kind);
         }
+        inside.ok()
     }
 
     /// Reports the handshakes on which nothing more will come, now and then.
@@ -215,8 +221,8 @@ impl Analyser {
             17 => self.datagram(packet, at, emit),
             // IP in IP, IPv6 in IP.
             4 | 41 => Some(packet.payload),
-            47 => self.gre(packet.payload),
-            137 => link::in_mpls(packet.payload),
+            47 => self.found(in_gre(packet.payload)),
+            137 => self.found(link::in_mpls(packet.payload)),
             // ESP, EtherIP, IPComp, L2TPv3.
             protocol @ (50 | 97 | 108 | 115) => {
                 self.unsupported.count(Unsupported::IpProtocol(protocol));
@@ -227,18 +233,6 @@ impl Analyser {
         if let Some(inner) = inner {
             self.packet(inner, at, depth + 1, emit);
         }
-    }
-
-    /// Takes a packet of GRE. Returns the IP packet in it.
-    fn gre<'a>(&mut self, payload: &'a [u8]) -> Option<&'a [u8]> {
-        let (kind, payload) = in_gre(payload)?;
-        let inner = link::in_ethertype(kind, payload);
-        if inner.is_none()
-            && let Some(kind) = link::hidden_ethertype(kind, payload)
-        {
-            self.unsupported.count(kind);
-        }
-        inner
     }
 
     /// Takes a UDP datagram. Returns the IP packet in it if it belongs to a tunnel.
@@ -253,7 +247,7 @@ impl Analyser {
         let destination = Endpoint { ip: packet.destination, port: bytes.u16()? };
         bytes.take(4)?;
         let inner = in_udp_tunnel(source.port, destination.port, bytes.0);
-        if inner.is_none() {
+        if let Err(hidden) = inner {
             // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
             if dtls::begins_with_hello(bytes.0) || is_quic(bytes.0) {
@@ -264,14 +258,15 @@ impl Analyser {
                 true => self.dtls.datagram(source, destination, bytes.0, length, at, emit),
                 false => {
                     let ports = [source.port, destination.port];
-                    if let Some(kind) = hidden_in_udp(ports, bytes.0, length) {
+                    let hidden = hidden.filter(|_| !is_quic(bytes.0));
+                    if let Some(kind) = hidden.or_else(|| hidden_in_udp(ports, bytes.0, length)) {
                         self.unsupported.count(kind);
                     }
                     self.quic.datagram(source, destination, bytes.0, length, at, emit);
                 }
             }
         }
-        inner
+        inner.ok()
     }
 }
 
@@ -318,9 +313,15 @@ impl Limits {
     }
 }
 
+/// Finds the IP packet in a GRE packet.
+fn in_gre(payload: &[u8]) -> Inside<'_> {
+    let (kind, payload) = carried_by_gre(payload).ok_or(None)?;
+    link::in_ethertype(kind, payload)
+}
+
 /// The EtherType in a GRE packet (RFC 2784, 2890; PPTP uses version 1), and what follows. That of what ERSPAN mirrors is
 /// Ethernet.
-fn in_gre(payload: &[u8]) -> Option<(u16, &[u8])> {
+fn carried_by_gre(payload: &[u8]) -> Option<(u16, &[u8])> {
     let mut bytes = Bytes(payload);
     let flags = bytes.u16()?;
     let kind = bytes.u16()?;
@@ -343,35 +344,36 @@ fn in_gre(payload: &[u8]) -> Option<(u16, &[u8])> {
     }
 }
 
-/// The IP packet in VXLAN, Geneve, GTP-U, CAPWAP, L2TP, Teredo or MPLS over UDP.
-fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]> {
+/// Finds the IP packet in VXLAN, Geneve, GTP-U, CAPWAP, L2TP, Teredo or MPLS over UDP.
+fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Inside<'_> {
     let mut bytes = Bytes(payload);
     match (source, destination) {
         (_, 4789 | 8472) => {
-            let [flags, ..] = bytes.array::<8>()?;
-            if flags & 8 != 0 { link::in_ethernet(bytes.0) } else { None }
+            let [flags, ..] = bytes.array::<8>().ok_or(None)?;
+            if flags & 8 != 0 { link::in_ethernet(bytes.0) } else { Err(None) }
         }
         (_, 6081) => {
-            let [options, _, high, low, ..] = bytes.array::<8>()?;
-            bytes.take(usize::from(options & 0x3f) * 4)?;
+            let [options, _, high, low, ..] = bytes.array::<8>().ok_or(None)?;
+            bytes.take(usize::from(options & 0x3f) * 4).ok_or(None)?;
             link::in_ethertype(u16::from_be_bytes([high, low]), bytes.0)
         }
         (_, 4790) => {
-            let [_, _, _, next, ..] = bytes.array::<8>()?;
+            let [_, _, _, next, ..] = bytes.array::<8>().ok_or(None)?;
             match next {
-                1 | 2 => Some(bytes.0),
+                1 | 2 => Ok(bytes.0),
                 3 => link::in_ethernet(bytes.0),
-                _ => None,
+                4 => Err(Some(Unsupported::EtherType(NSH))),
+                _ => Err(None),
             }
         }
         (_, 6635) => link::in_mpls(bytes.0),
-        (3544, _) | (_, 3544) => in_teredo(bytes),
-        (1701, _) | (_, 1701) => in_l2tp(bytes),
-        (2152, _) | (_, 2152) => in_gtp(bytes),
+        (3544, _) | (_, 3544) => in_teredo(bytes).ok_or(None),
+        (1701, _) | (_, 1701) => link::in_ppp(in_l2tp(bytes).ok_or(None)?),
+        (2152, _) | (_, 2152) => in_gtp(bytes).ok_or(None),
         (5247, _) | (_, 5247) => in_capwap(payload),
-        _ => None,
+        _ => Err(None),
     }
-    .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
+    .and_then(link::may_be_ip)
 }
 
 /// Returns the kind of tunnel that hides what is in a datagram of this length, which may be cut.
@@ -415,7 +417,7 @@ fn in_teredo(mut bytes: Bytes<'_>) -> Option<&[u8]> {
     (bytes.0.first()? >> 4 == 6 && bytes.0.len() >= 40).then_some(bytes.0)
 }
 
-/// The IP packet in a data message of L2TP, version 2 (RFC 2661, 3.1).
+/// The PPP frame in a data message of L2TP, version 2 (RFC 2661, 3.1).
 fn in_l2tp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
     const CONTROL: u16 = 0x8000;
     const LENGTH: u16 = 0x4000;
@@ -431,7 +433,7 @@ fn in_l2tp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
         let offset = usize::from(bytes.u16()?);
         bytes.take(offset)?;
     }
-    link::in_ppp(bytes.0)
+    Some(bytes.0)
 }
 
 fn in_gtp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
@@ -451,14 +453,14 @@ fn in_gtp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
     Some(bytes.0)
 }
 
-/// The IP packet in an unfragmented CAPWAP data packet (RFC 5415, 4.3).
-fn in_capwap(payload: &[u8]) -> Option<&[u8]> {
+/// Finds the IP packet in an unfragmented CAPWAP data packet (RFC 5415, 4.3).
+fn in_capwap(payload: &[u8]) -> Inside<'_> {
     const NATIVE: u8 = 1;
     const FRAGMENT: u8 = 0x80;
-    let [0, length, kind, flags] = *payload.first_chunk()? else { return None };
-    let frame = payload.get(usize::from(length >> 3) * 4..)?;
+    let Some([0, length, kind, flags]) = payload.first_chunk() else { return Err(None) };
+    let frame = payload.get(usize::from(length >> 3) * 4..).ok_or(None)?;
     match (kind & NATIVE, flags & FRAGMENT) {
-        (_, FRAGMENT) => None,
+        (_, FRAGMENT) => Err(None),
         (NATIVE, _) => link::in_wifi(frame),
         _ => link::in_ethernet(frame),
     }

@@ -12,82 +12,42 @@ const MOST_LAYERS: usize = 16;
 pub(crate) const PKTAP: i32 = 258;
 pub(crate) const OLD_PKTAP: i32 = 149;
 
-/// Returns true for a frame of a LINKTYPE that is looked into.
-pub(crate) fn is_supported(link: i32, frame: &[u8]) -> bool {
-    const SUPPORTED: [i32; 20] =
-        [0, 1, 9, 10, 12, 14, 50, 51, 101, 104, 105, 108, 113, 117, 127, 228, 229, 239, 258, 276];
-    SUPPORTED.contains(&link) || (link == OLD_PKTAP && pktap_length(frame).is_some())
-}
-
-/// Returns the IP packet in a frame of the given LINKTYPE.
-pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
-    let mut bytes = Bytes(frame);
-    match link {
-        // Loopback, with the address family in either byte order.
-        0 | 108 => bytes.take(4).map(|_| bytes.0),
-        9 | 50 => in_ppp(frame),
-        51 => in_ppp(frame.get(PPPOE_BYTES..)?),
-        12 | 14 | 101 | 228 | 229 => Some(frame),
-        // OpenBSD's filter log; its length excludes the padding to whole words.
-        117 => frame.get(usize::from(*frame.first()?).next_multiple_of(4)..),
-        PKTAP | OLD_PKTAP => {
-            let (link, packet) = in_pktap(frame)?;
-            ip_packet(link, packet)
-        }
-        239 => in_nflog(frame),
-        _ => {
-            let (kind, payload) = ethertype(link, frame)?;
-            in_ethertype(kind, payload)
-        }
-    }
-    .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
-}
-
-/// Returns the reason for which no IP packet is found in a frame of a LINKTYPE that is looked into, if there may be one.
-pub(crate) fn hidden(link: i32, frame: &[u8]) -> Option<Unsupported> {
-    if matches!(link, PKTAP | OLD_PKTAP) {
-        let (link, packet) = in_pktap(frame)?;
-        return hidden(link, packet);
-    }
-    match link {
-        9 | 50 => return hidden_ppp(frame),
-        51 => return hidden_ppp(frame.get(PPPOE_BYTES..)?),
-        _ => {}
-    }
-    let wifi = wifi_frame(link, frame).and_then(WifiData::of);
-    if wifi.is_some_and(|data| data.is_protected) {
-        return Some(Unsupported::ProtectedWifi);
-    }
-    let (kind, payload) = ethertype(link, frame)?;
-    hidden_ethertype(kind, payload)
-}
-
-/// Returns the reason for which no IP packet is found after an EtherType, if there may be one.
-pub(crate) fn hidden_ethertype(kind: u16, payload: &[u8]) -> Option<Unsupported> {
-    let (mut kind, mut payload) = untagged(kind, payload)?;
-    for _ in 0..MOST_TAGS {
-        if kind != ETHERNET {
-            break;
-        }
-        (kind, payload) = ethertype(1, payload)?;
-        (kind, payload) = untagged(kind, payload)?;
-    }
-    match kind {
-        ETHERNET => return Some(Unsupported::TooDeep),
-        0x8864 => return hidden_ppp(payload.get(PPPOE_BYTES..)?),
-        0x880b => return hidden_ppp(payload),
-        _ => {}
-    }
-    let is_without_ip = || WITHOUT_IP.iter().any(|kinds| kinds.contains(&kind));
-    let is_known = IP.contains(&kind) || TUNNELS.contains(&kind) || is_without_ip();
-    (kind >= LEAST_ETHERTYPE && !is_known).then_some(Unsupported::EtherType(kind))
-}
-
-const IP: [u16; 2] = [0x0800, 0x86dd];
+/// The EtherType of MPLS.
+const MPLS: u16 = 0x8847;
 /// Ethernet that is bridged.
 pub(crate) const ETHERNET: u16 = 0x6558;
-/// MPLS, sessions of PPPoE, Ethernet, and PPP.
-const TUNNELS: [u16; 5] = [0x8847, 0x8848, 0x8864, ETHERNET, 0x880b];
+
+/// The IP packet in a frame, or else the kind of what may hide one. `Err(None)`: there is none.
+pub(crate) type Inside<'a> = Result<&'a [u8], Option<Unsupported>>;
+
+/// Finds the IP packet in a frame of the given LINKTYPE.
+pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Inside<'_> {
+    let from = |place: usize| frame.get(place..).ok_or(None);
+    match link {
+        // Loopback, with the address family in either byte order.
+        0 | 108 => from(4),
+        9 | 50 => in_ppp(frame),
+        51 => in_ppp(from(PPPOE_BYTES)?),
+        12 | 14 | 101 | 228 | 229 => Ok(frame),
+        // OpenBSD's filter log; its length excludes the padding to whole words.
+        117 => from(usize::from(*frame.first().ok_or(None)?).next_multiple_of(4)),
+        PKTAP | OLD_PKTAP if link == PKTAP || pktap_length(frame).is_some() => {
+            let (link, packet) = in_pktap(frame).ok_or(None)?;
+            ip_packet(link, packet)
+        }
+        239 => in_nflog(frame).ok_or(None),
+        1 | 10 | 104 | 105 | 113 | 127 | 276 => in_frame(link, frame, MOST_LAYERS),
+        _ => Err(Some(Unsupported::LinkType(link))),
+    }
+    .and_then(may_be_ip)
+}
+
+/// Passes on what begins as an IP packet does.
+pub(crate) fn may_be_ip(packet: &[u8]) -> Inside<'_> {
+    let is_ip = matches!(packet.first().map(|first| first >> 4), Some(4 | 6));
+    is_ip.then_some(packet).ok_or(None)
+}
+
 /// Smaller numbers are lengths (IEEE 802.3, 3.2.6).
 const LEAST_ETHERTYPE: u16 = 0x600;
 /// Protocols of the link itself, and others that carry no IP.
@@ -144,99 +104,124 @@ fn ethertype(link: i32, frame: &[u8]) -> Option<(u16, &[u8])> {
     }
 }
 
-/// Returns the IP packet in an Ethernet frame.
-pub(crate) fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
-    ethernet_within(frame, MOST_LAYERS)
+/// Finds the IP packet in an Ethernet frame.
+pub(crate) fn in_ethernet(frame: &[u8]) -> Inside<'_> {
+    in_frame(1, frame, MOST_LAYERS)
 }
 
-fn ethernet_within(frame: &[u8], layers: usize) -> Option<&[u8]> {
-    let (kind, payload) = ethertype(1, frame)?;
+fn in_frame(link: i32, frame: &[u8], layers: usize) -> Inside<'_> {
+    let wifi = wifi_frame(link, frame).and_then(WifiData::of);
+    if wifi.is_some_and(|data| data.is_protected) {
+        return Err(Some(Unsupported::ProtectedWifi));
+    }
+    let (kind, payload) = ethertype(link, frame).ok_or(None)?;
     ethertype_within(kind, payload, layers)
 }
 
-/// Returns the IP packet after an EtherType.
-pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
+/// Finds the IP packet after an EtherType.
+pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Inside<'_> {
     ethertype_within(kind, payload, MOST_LAYERS)
 }
 
 /// The same, with at most so many layers. Each way from one frame into another leads through here.
-fn ethertype_within(kind: u16, payload: &[u8], layers: usize) -> Option<&[u8]> {
-    let layers = layers.checked_sub(1)?;
+fn ethertype_within(kind: u16, payload: &[u8], layers: usize) -> Inside<'_> {
+    let layers = layers.checked_sub(1).ok_or(Some(Unsupported::TooDeep))?;
     match untagged(kind, payload)? {
-        (0x0800 | 0x86dd, payload) => Some(payload),
-        (0x8847 | 0x8848, payload) => mpls_within(payload, layers),
-        (0x8864, payload) => ppp_within(payload.get(PPPOE_BYTES..)?, layers),
-        (ETHERNET, payload) => ethernet_within(payload, layers),
+        (0x0800 | 0x86dd, payload) => Ok(payload),
+        (MPLS | 0x8848, payload) => mpls_within(payload, layers),
+        (0x8864, payload) => ppp_within(payload.get(PPPOE_BYTES..).ok_or(None)?, layers),
+        (ETHERNET, payload) => in_frame(1, payload, layers),
         (0x880b, payload) => ppp_within(payload, layers),
-        _ => None,
+        (kind, _) => {
+            let is_without_ip = WITHOUT_IP.iter().any(|kinds| kinds.contains(&kind));
+            let may_hide = kind >= LEAST_ETHERTYPE && !is_without_ip;
+            Err(may_hide.then_some(Unsupported::EtherType(kind)))
+        }
     }
 }
 
 /// Passes over tags, and returns the EtherType behind them and what follows.
-fn untagged(kind: u16, payload: &[u8]) -> Option<(u16, &[u8])> {
+fn untagged(kind: u16, payload: &[u8]) -> Result<(u16, &[u8]), Option<Unsupported>> {
     let mut bytes = Bytes(payload);
     let mut kind = kind;
     for _ in 0..MOST_TAGS {
         match kind {
             // VLAN and the variants of QinQ.
             0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
-                bytes.take(2)?;
-                kind = bytes.u16()?;
+                bytes.take(2).ok_or(None)?;
+                kind = bytes.u16().ok_or(None)?;
             }
             // Cisco metadata: version, length, option, tag.
             0x8909 => {
-                bytes.take(6)?;
-                kind = bytes.u16()?;
+                bytes.take(6).ok_or(None)?;
+                kind = bytes.u16().ok_or(None)?;
             }
             // A length: 802.2 with SNAP.
             0..=1500 => {
-                let [dsap, ssap, _, a, b, c] = bytes.array()?;
+                let [dsap, ssap, _, a, b, c] = bytes.array().ok_or(None)?;
                 if (dsap, ssap, a, b, c) != (0xaa, 0xaa, 0, 0, 0) {
-                    return None;
+                    return Err(None);
                 }
-                kind = bytes.u16()?;
+                kind = bytes.u16().ok_or(None)?;
             }
-            _ => return Some((kind, bytes.0)),
+            _ => return Ok((kind, bytes.0)),
         }
     }
-    None
+    Err(Some(Unsupported::TooDeep))
 }
 
-pub(crate) fn in_mpls(payload: &[u8]) -> Option<&[u8]> {
+pub(crate) fn in_mpls(payload: &[u8]) -> Inside<'_> {
     mpls_within(payload, MOST_LAYERS)
 }
 
-fn mpls_within(payload: &[u8], layers: usize) -> Option<&[u8]> {
+fn mpls_within(payload: &[u8], layers: usize) -> Inside<'_> {
     let mut bytes = Bytes(payload);
     for _ in 0..MOST_TAGS {
-        let bottom_of_stack = bytes.u32()? & 0x100 != 0;
+        let bottom_of_stack = bytes.u32().ok_or(None)? & 0x100 != 0;
         if bottom_of_stack {
-            return match bytes.0.first()? >> 4 {
-                4 | 6 => Some(bytes.0),
+            let frame = match bytes.0.first().ok_or(None)? >> 4 {
+                4 | 6 => return Ok(bytes.0),
                 // A pseudowire with its control word.
-                0 => ethernet_within(bytes.0.get(4..)?, layers),
-                _ => ethernet_within(bytes.0, layers),
+                0 => bytes.0.get(4..).ok_or(None)?,
+                _ => bytes.0,
             };
+            // Only the far end of a pseudowire knows what it carries.
+            return in_frame(1, frame, layers).map_err(|kind| match kind {
+                Some(Unsupported::EtherType(_)) => Some(Unsupported::EtherType(MPLS)),
+                kind => kind,
+            });
         }
     }
-    None
+    Err(Some(Unsupported::TooDeep))
 }
 
 /// The length of the header of a session of PPPoE.
 const PPPOE_BYTES: usize = 6;
 
-/// Returns the IP packet in a PPP frame, with or without address and control fields.
-pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
+/// Finds the IP packet in a PPP frame, with or without address and control fields.
+pub(crate) fn in_ppp(payload: &[u8]) -> Inside<'_> {
     ppp_within(payload, MOST_LAYERS)
 }
 
-fn ppp_within(payload: &[u8], layers: usize) -> Option<&[u8]> {
-    match ppp_protocol(payload)? {
-        (0x21 | 0x57, packet) => Some(packet),
+fn ppp_within(payload: &[u8], layers: usize) -> Inside<'_> {
+    match ppp_protocol(payload).ok_or(None)? {
+        (0x21 | 0x57, packet) => Ok(packet),
         (0x281, stack) => mpls_within(stack, layers),
-        _ => None,
+        (protocol, _) => {
+            Err(HIDING.contains(&protocol).then_some(Unsupported::PppProtocol(protocol)))
+        }
     }
 }
+
+/// Protocols of PPP that may carry an IP packet which cannot be read.
+const HIDING: [u16; 15] = [
+    // Compressed headers: ROHC, and those of RFC 1144 and RFC 2507.
+    0x03, 0x05, 0x2d, 0x2f, 0x61, 0x63, 0x65, 0x67, 0x69,
+    // Bridged frames, and parts of packets (RFC 3518, RFC 1990).
+    0x31, 0x3d, //
+    // Encrypted and compressed packets (RFC 1968, RFC 1962; MPPE, RFC 3078).
+    0x53, 0x55, 0xfb, 0xfd,
+];
 
 /// Returns the protocol in a PPP frame, with or without address and control fields, and what follows.
 fn ppp_protocol(payload: &[u8]) -> Option<(u16, &[u8])> {
@@ -250,24 +235,9 @@ fn ppp_protocol(payload: &[u8]) -> Option<(u16, &[u8])> {
     Some((number, bytes.0))
 }
 
-/// Returns the protocol of a PPP frame if there may be an IP packet in it that cannot be read.
-fn hidden_ppp(payload: &[u8]) -> Option<Unsupported> {
-    const HIDING: [u16; 15] = [
-        // Compressed headers: ROHC, and those of RFC 1144 and RFC 2507.
-        0x03, 0x05, 0x2d, 0x2f, 0x61, 0x63, 0x65, 0x67, 0x69,
-        // Bridged frames, and parts of packets (RFC 3518, RFC 1990).
-        0x31, 0x3d, //
-        // Encrypted and compressed packets (RFC 1968, RFC 1962; MPPE, RFC 3078).
-        0x53, 0x55, 0xfb, 0xfd,
-    ];
-    let (protocol, _) = ppp_protocol(payload)?;
-    HIDING.contains(&protocol).then_some(Unsupported::PppProtocol(protocol))
-}
-
-/// Returns the IP packet in an unencrypted 802.11 data frame.
-pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
-    let data = WifiData::of(frame).filter(|data| !data.is_protected)?;
-    in_ethertype(0, data.payload?)
+/// Finds the IP packet in an 802.11 frame.
+pub(crate) fn in_wifi(frame: &[u8]) -> Inside<'_> {
+    in_frame(105, frame, MOST_LAYERS)
 }
 
 /// Returns the 802.11 frame in a frame of a LINKTYPE that has one.

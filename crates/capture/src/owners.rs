@@ -160,7 +160,7 @@ impl Known {
 /// The transport and the ends of the packet in a frame, from and to, and if it begins a connection. What a tunnel carries
 /// is of other programs than the tunnel, and is not looked into.
 fn ends(frame: &Frame<'_>) -> Option<(u8, [Endpoint; 2], bool)> {
-    let packet = ip::parse(link::ip_packet(frame.link, frame.data)?)?;
+    let packet = ip::parse(link::ip_packet(frame.link, frame.data).ok()?)?;
     if packet.fragment.is_some_and(|fragment| fragment.offset > 0) {
         return None;
     }

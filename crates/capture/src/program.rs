@@ -86,7 +86,7 @@ fn in_trailer(frame: &[u8]) -> Option<Named<'_>> {
 
 /// Returns true for a place in an Ethernet frame that is behind its IP packet: what is in the packet, others may have sent.
 fn is_behind_packet(frame: &[u8], at: usize) -> bool {
-    let Some(packet) = link::in_ethernet(frame) else { return false };
+    let Ok(packet) = link::in_ethernet(frame) else { return false };
     // Segmentation offload leaves 0.
     let stated = |at: usize| {
         let bytes = packet.get(at..).and_then(|rest| rest.first_chunk());

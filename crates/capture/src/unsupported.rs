@@ -18,7 +18,8 @@ pub enum Unsupported {
     NoInterface,
     /// A tunnel over IP, as a protocol number.
     IpProtocol(u8),
-    /// A protocol that is not known over Ethernet or its like, as an EtherType.
+    /// A protocol that is not known over Ethernet or its like, as an EtherType. That of MPLS stands for pseudowires that carry
+    /// something else than IP or Ethernet, or Ethernet with what is not known.
     EtherType(u16),
     /// A protocol of PPP that compresses or encrypts packets, or parts them.
     PppProtocol(u16),
@@ -39,8 +40,15 @@ impl fmt::Display for Unsupported {
         match self {
             Self::LinkType(number) => write!(f, "link type {number}"),
             Self::NoInterface => f.write_str("interfaces that the file does not describe"),
-            Self::EtherType(0x88e5) => f.write_str("EtherType 0x88e5 (MACsec)"),
-            Self::EtherType(number) => write!(f, "EtherType {number:#06x}"),
+            Self::EtherType(number) => {
+                let name = match number {
+                    0x8847 => " (MPLS)",
+                    0x88e5 => " (MACsec)",
+                    0x894f => " (NSH)",
+                    _ => "",
+                };
+                write!(f, "EtherType {number:#06x}{name}")
+            }
             Self::PppProtocol(number) => {
                 let name = match number {
                     0x3d => " (Multilink)",

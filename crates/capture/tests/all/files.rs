@@ -254,6 +254,11 @@ fn capwap(frame: &[u8]) -> Vec<u8> {
     [&[0, 0x10, 0x03, 0, 0, 0, 0, 0][..], frame].concat()
 }
 
+/// CAPWAP with an Ethernet frame, which its header tells.
+fn capwap_ethernet(frame: &[u8]) -> Vec<u8> {
+    [&[0, 0x10, 0x02, 0, 0, 0, 0, 0][..], frame].concat()
+}
+
 /// Enhanced GRE, with a sequence number and an acknowledgement.
 fn pptp(packet: &[u8]) -> Vec<u8> {
     let header = [0x30, 0x81, 0x88, 0x0b, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
@@ -371,6 +376,97 @@ fn what_ppp_hides_is_counted() {
     ] {
         assert_counted(name, link, frame, unsupported);
     }
+}
+
+/// What lies in tunnels of UDP, and behind labels and links within them, hides as much as what lies in a frame.
+#[test]
+fn what_other_tunnels_hide_is_counted() {
+    let in_udp = |port, head: &[u8], inner: &[u8]| ip_v4(17, &udp(port, &[head, inner].concat()));
+    let (vxlan, geneve) =
+        ([8, 0, 0, 0, 0, 0, 1, 0], |kind: [u8; 2]| [0, 0, kind[0], kind[1], 0, 0, 1, 0]);
+    let gpe = |next| [0x0c, 0, 0, next, 0, 0, 1, 0];
+    let (macsec, arp) = (ethernet(0x88e5, &[0; 60]), ethernet(0x0806, &[0; 60]));
+    let l2tp = |protocol: u8| [&[0, 2, 0, 1, 0, 1, 0xff, 3, 0, protocol][..], &[0xa5; 60]].concat();
+    let label = [0, 0, 1, 64];
+    let kind = |kind| Some(Unsupported::EtherType(kind));
+    let bridged = |frame: &[u8]| ethernet(0x8847, &[&label[..], &[0; 4], frame].concat());
+    let mut protected = wifi(&[0; 60]);
+    protected[1] |= 0x40;
+    let pktap_in = |link: u32, frame: &[u8]| {
+        let mut head = [0; 108];
+        head[..4].copy_from_slice(&108_u32.to_le_bytes());
+        head[4] = 1;
+        head[8..12].copy_from_slice(&link.to_le_bytes());
+        [&head[..], frame].concat()
+    };
+    for (name, link, frame, unsupported) in [
+        ("MACsec in VXLAN", RAW, in_udp(4789, &vxlan, &macsec), kind(0x88e5)),
+        ("ARP in VXLAN", RAW, in_udp(4789, &vxlan, &arp), None),
+        ("MACsec in VXLAN-GPE", RAW, in_udp(4790, &gpe(3), &macsec), kind(0x88e5)),
+        ("service chains in VXLAN-GPE", RAW, in_udp(4790, &gpe(4), &[0; 60]), kind(0x894f)),
+        ("unknown in Geneve", RAW, in_udp(6081, &geneve([0x89, 0x4f]), &[0; 60]), kind(0x894f)),
+        ("MACsec in Geneve", RAW, in_udp(6081, &geneve([0x65, 0x58]), &macsec), kind(0x88e5)),
+        ("MACsec in CAPWAP", RAW, ip_v4(17, &udp(5247, &capwap_ethernet(&macsec))), kind(0x88e5)),
+        (
+            "encrypted 802.11 in CAPWAP",
+            RAW,
+            ip_v4(17, &udp(5247, &capwap(&protected))),
+            Some(Unsupported::ProtectedWifi),
+        ),
+        (
+            "encrypted in L2TP",
+            RAW,
+            in_udp(1701, &[], &l2tp(0xfd)),
+            Some(Unsupported::PppProtocol(0xfd)),
+        ),
+        (
+            "the set-up in L2TP",
+            RAW,
+            in_udp(1701, &[], &[0xc8, 2, 0, 12, 0, 1, 0, 0, 0, 0, 0, 0]),
+            None,
+        ),
+        // What a pseudowire carries is not told by it.
+        ("MACsec in MPLS", ETHERNET, bridged(&macsec), kind(0x8847)),
+        ("ARP in MPLS", ETHERNET, bridged(&arp), None),
+        (
+            "MACsec in MPLS over IP",
+            RAW,
+            ip_v4(137, &[&label[..], &[0; 4], &macsec].concat()),
+            kind(0x8847),
+        ),
+        (
+            "no link that is known in pktap",
+            258,
+            pktap_in(147, &[0; 60]),
+            Some(Unsupported::LinkType(147)),
+        ),
+        // QUIC may be spoken at any port.
+        ("QUIC at the port of VXLAN", RAW, in_udp(4789, &[0xc8, 0, 0, 0, 1], &[0x77; 1_195]), None),
+    ] {
+        assert_counted(name, link, frame, unsupported);
+    }
+}
+
+/// The most frames in each other, tags and labels are bounds of ours: what lies behind them is not looked into.
+#[test]
+fn what_lies_in_too_many_layers_is_counted() {
+    let tcp = ip_v4(6, &tcp());
+    let wire = |frame: &[u8]| ethernet(0x8847, &[&[0, 0, 1, 64, 0, 0, 0, 0][..], frame].concat());
+    let session = |frame: &[u8]| {
+        let stack = [&[0x11, 0, 0, 1, 0, 62, 2, 0x81, 0, 0, 1, 64, 0, 0, 0, 0][..], frame].concat();
+        ethernet(0x8864, &stack)
+    };
+    let bridged = |frame: &[u8]| ethernet(0x6558, frame);
+    type In<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+    for (name, put) in [("MPLS", &wire as In<'_>), ("PPP", &session), ("Ethernet", &bridged)] {
+        let within = |count| (0..count).fold(ethernet(0x0800, &tcp), |frame, _| put(&frame));
+        assert_found(name, &pcap(0xa1b2_c3d4, false, 0, ETHERNET, &[within(15)]));
+        assert_counted(name, ETHERNET, within(16), Some(Unsupported::TooDeep));
+    }
+    let tagged = [&[0, 5, 0x81, 0][..]; 20].concat();
+    let labels = [0, 0, 0, 64].repeat(20);
+    assert_counted("tags", ETHERNET, ethernet(0x8100, &tagged), Some(Unsupported::TooDeep));
+    assert_counted("labels", ETHERNET, ethernet(0x8847, &labels), Some(Unsupported::TooDeep));
 }
 
 /// Each kind has a place of its own up to a number; those of more kinds are counted together.
