@@ -96,8 +96,10 @@ pub struct AddressFacts {
 /// First flights with early data, and copies of one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Replay {
-    /// First flights sent, each with a session of its own; 0 if no session allows early data.
+    /// First flights whose session the server took, each of its own.
     pub sent: u32,
+    /// First flights whose session the server did not take: they show nothing of early data.
+    pub untaken: u32,
     /// Those whose early data the server accepted.
     pub accepted: u32,
     /// Those that it answered before the handshake was done.

@@ -23,7 +23,9 @@ const TOO_EARLY: [&[u8]; 2] = [b"HTTP/1.1 425", b"HTTP/1.0 425"];
 /// The fate of a first flight.
 #[derive(Debug)]
 pub(crate) enum Fate {
-    /// Its early data was rejected.
+    /// The session was not taken. It may be offered again.
+    Untaken,
+    /// The session was taken, and its early data was rejected.
     Rejected,
     /// It was accepted, and no answer came before the client's second flight.
     Unanswered,
@@ -68,6 +70,7 @@ impl Wanted<'_> {
                     false => Fate::Answered(Flight { bytes, least }),
                 }
             }),
+            false if !stream.ssl().session_reused() => Fate::Untaken,
             false => Fate::Rejected,
         };
         stream.get_mut().wait(self.deadline);

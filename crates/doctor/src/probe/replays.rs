@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use super::{Place, Probe, Study, TRIES};
+use super::{MISSES, Place, Probe, Study, TRIES};
 use crate::connection::{Failure, Tickets, Wanted};
 use crate::facts::{Replay, Way};
 use crate::heard::{Mode, Token};
 use crate::replay::{Fate, Flight};
 
-/// The copies of a first flight to the address that answered it.
-const COPIES: usize = 4;
+/// The copies of a first flight to the address that answered it, at least.
+const COPIES: u32 = 4;
 
 impl Probe<'_> {
     /// Sends early data to each address whose sessions allow it, and copies to all.
@@ -31,27 +31,34 @@ impl Probe<'_> {
     }
 
     /// Sends early data to the first address until it is answered, and copies of it to all. `None`: no session came.
+    ///
+    /// A session that is not taken is offered again, and copies come once more to the machine that answered, where so many
+    /// take turns.
     fn replay(&mut self, addresses: &[SocketAddr]) -> Option<Replay> {
         let (own, mut scratch) = (*addresses.first()?, Study::new(Way::Tls13));
-        let mut found = None;
-        for _ in 0..TRIES {
-            let Some(token) = self.full(own, &mut scratch) else { break };
+        let (mut found, mut kept) = (Replay::default(), None);
+        while found.sent < TRIES && found.untaken < MISSES {
+            let Some(token) = kept.take().or_else(|| self.full(own, &mut scratch)) else { break };
             let Ok(fate) = self.send_early(own, &token) else { break };
-            let found: &mut Replay = found.get_or_insert_default();
+            if matches!(fate, Fate::Untaken) {
+                found.untaken += 1;
+                kept = Some(token);
+                continue;
+            }
             found.sent += 1;
             found.accepted += u32::from(!matches!(fate, Fate::Rejected));
             match fate {
-                Fate::Rejected => continue,
+                Fate::Untaken | Fate::Rejected => continue,
                 Fate::Unanswered => {}
                 Fate::TooEarly => found.too_early += 1,
                 Fate::Answered(flight) => {
                     found.answered += 1;
-                    self.copies(&flight, addresses, found);
+                    self.copies(&flight, addresses, &mut found);
                 }
             }
             break;
         }
-        found
+        (found != Replay::default()).then_some(found)
     }
 
     fn send_early(&mut self, address: SocketAddr, token: &Token) -> Result<Fate, Failure> {
@@ -70,7 +77,8 @@ impl Probe<'_> {
 
     /// Sends a flight again, most often to the address where it was answered.
     fn copies(&mut self, flight: &Flight, addresses: &[SocketAddr], found: &mut Replay) {
-        let own = addresses.iter().take(1).cycle().take(COPIES - 1);
+        let count = COPIES.max(found.untaken + 1) as usize;
+        let own = addresses.iter().take(1).cycle().take(count - 1);
         for address in own.chain(addresses) {
             if self.spend(*address).is_err() {
                 break;

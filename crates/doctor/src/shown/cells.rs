@@ -172,8 +172,11 @@ pub(super) fn remarks(facts: &Facts) -> Vec<String> {
 }
 
 fn replay(replay: Replay) -> String {
-    let Replay { sent, accepted, answered, too_early, copies, copies_answered } = replay;
+    let Replay { sent, untaken, accepted, answered, too_early, copies, copies_answered } = replay;
     match (sent, accepted, answered, too_early) {
+        (0, ..) if untaken > 0 => format!(
+            "of {untaken} first flights none had its session taken: whether copies are answered is unknown."
+        ),
         (0, ..) => "none is offered, so none was sent.".to_owned(),
         (_, 0, ..) => format!("rejected in {sent} first flights, so none was copied."),
         (.., 0, 0) => {

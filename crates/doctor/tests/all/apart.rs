@@ -96,10 +96,15 @@ fn workers_with_keys_of_their_own_are_told_by_their_names() {
 }
 
 /// Passes connections on to these addresses in turn, as balancers do by default, for as long as the test program runs.
-fn balance(address: SocketAddr, to: Vec<SocketAddr>) {
+pub(crate) fn balance(address: SocketAddr, to: Vec<SocketAddr>) {
+    relay(address, to.into_iter().cycle());
+}
+
+/// Passes each connection on to the next address.
+fn relay(address: SocketAddr, to: impl Iterator<Item = SocketAddr> + Send + 'static) {
     let listener = TcpListener::bind(address).expect("an address");
     thread::spawn(move || {
-        for (client, to) in listener.incoming().map_while(Result::ok).zip(to.iter().cycle()) {
+        for (client, to) in listener.incoming().map_while(Result::ok).zip(to) {
             let server = TcpStream::connect(to).expect("a server");
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let [mut from, mut to] = [from, to].map(|end| end.try_clone().expect("a socket"));

@@ -1,10 +1,12 @@
 //! Early data, and copies of first flights.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rejoin_doctor::{Cause, Replay, Settings, Severity};
 use rejoin_testkit::site;
 
+use crate::apart::balance;
 use crate::site::{Examined, Site, examined};
 
 const EARLY: &str = "ssl_protocols TLSv1.3; ssl_early_data on;";
@@ -32,7 +34,8 @@ fn nginx(http: &str) -> Site {
 
 /// One that accepts early data: its copies are answered or not.
 fn answered(copies: u32, copies_answered: u32) -> Replay {
-    Replay { sent: 1, accepted: 1, answered: 1, too_early: 0, copies, copies_answered }
+    let (untaken, too_early) = (0, 0);
+    Replay { sent: 1, untaken, accepted: 1, answered: 1, too_early, copies, copies_answered }
 }
 
 #[test]
@@ -74,6 +77,43 @@ fn a_copy_may_be_answered_by_another_machine() {
     }
     let (found, told) = told(&of(site.settings(&["127.0.0.1", "127.0.0.2"])));
     assert_eq!(found, answered(5, 5), "{}", told.0.text());
+}
+
+/// Each machine takes its own sessions alone, and the balancer brings a flight to it after as many as there are machines.
+#[test]
+fn machines_that_take_turns_answer_copies() {
+    for count in [2, 6] {
+        let mut site = Site::new();
+        let machines: Vec<String> = (2..2 + count).map(|last| format!("127.0.0.{last}")).collect();
+        for machine in &machines {
+            site.nginx(EARLY, machine);
+        }
+        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+        balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
+        let found = examined(&of(site.settings(&["127.0.0.1"]))).expect("handshakes");
+        let replay = found.0.facts.addresses[0].replay.expect("it was asked for");
+        assert_eq!((replay.sent, replay.answered), (1, 1), "{}", found.0.text());
+        assert_eq!(replay.untaken, count - 1, "{}", found.0.text());
+        assert!(replay.copies_answered > 0, "{}", found.0.text());
+        assert!(found.causes(Severity::Risk).contains(&Cause::ReplayAnswered));
+    }
+}
+
+/// A server that takes no session shows nothing of early data.
+#[test]
+fn what_was_never_taken_is_not_rejected() {
+    let mut site = Site::new();
+    let machines: Vec<String> = (2..14).map(|last| format!("127.0.0.{last}")).collect();
+    for machine in &machines {
+        site.nginx(EARLY, machine);
+    }
+    let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+    balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
+    let found = examined(&of(site.settings(&["127.0.0.1"]))).expect("handshakes");
+    let replay = found.0.facts.addresses[0].replay.expect("it was asked for");
+    assert_eq!(replay, Replay { untaken: 8, ..Replay::default() }, "{}", found.0.text());
+    let told = found.0.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("whether copies are answered is unknown"), "{}", found.0.text());
 }
 
 #[test]
