@@ -427,12 +427,18 @@ impl Facts {
             || is_open(Way::Ids) && !self.all_tickets_cross()
     }
 
-    /// Returns true if tickets of TLS 1.2 resumed in all directions between addresses, and there was one at least.
+    /// Returns true if tickets of TLS 1.2 resumed in all directions between addresses, and there was one at least. All
+    /// addresses take them: who met one that takes none has a session id.
     pub(crate) fn all_tickets_cross(&self) -> bool {
         let is_open = self.crossings_not_tried.iter().any(|pair| pair.way == Way::Tickets);
         let of_tickets = |crossing: &&Crossing| crossing.way == Way::Tickets;
         let mut tickets = self.crossings.iter().filter(of_tickets).peekable();
-        !is_open && tickets.peek().is_some() && tickets.all(|crossing| crossing.tally.resumed > 0)
+        let mut all = self.of_way(Way::Tickets);
+        let are_taken = all.all(|(_, facts)| facts.spoken == Some(false) || facts.is_taken());
+        !is_open
+            && are_taken
+            && tickets.peek().is_some()
+            && tickets.all(|crossing| crossing.tally.resumed > 0)
     }
 
     /// Returns all that was found for a way, with its address.

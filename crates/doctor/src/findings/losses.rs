@@ -1,7 +1,7 @@
 //! The losses over a version.
 
 use super::Loss;
-use super::machines::is_refused;
+use super::machines::{held, is_refused};
 use crate::facts::{AddressFacts, Crossing, Facts, Way, WayFacts};
 
 /// Computes what is lost over a version.
@@ -44,7 +44,9 @@ pub(super) fn resuming_share(facts: &Facts, ways: &[Way]) -> Option<f64> {
     let pairs = known.iter().flat_map(|from| known.iter().map(move |to| (*from, *to)));
     let pairs = pairs.filter(|(from, to)| from.address != to.address);
     let of_pair = |(from, to)| {
-        let known = ways.iter().filter_map(|way| across(facts, from, to, *way));
+        let held = ways.first().and_then(|way| held(from, way.version()));
+        let of_held = ways.iter().filter(|way| held.is_none_or(|held| held == **way));
+        let known = of_held.filter_map(|way| across(facts, from, to, *way));
         known.reduce(f64::max)
     };
     let across = mean(pairs.filter_map(of_pair).collect());

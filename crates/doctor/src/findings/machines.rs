@@ -52,7 +52,7 @@ impl Seen<'_> {
         }
     }
 
-    /// Finds machines of which one takes what the other does not.
+    /// Finds machines of which one takes what the other does not: each of a pair, or one alone.
     pub(super) fn ways_apart(&mut self) {
         for version in ["1.2", "1.3"] {
             let pairs = pairs_apart(self.facts, version);
@@ -73,6 +73,21 @@ impl Seen<'_> {
             );
             self.add(Severity::Loss, Cause::MachinesApart, Some(Way::Tickets), text);
         }
+        for version in ["1.2", "1.3"] {
+            let lost = one_way(self.facts, version);
+            let Some((from, to, way)) = lost.first() else { continue };
+            let count = self.facts.addresses.len();
+            let text = format!(
+                "TLS {version}: {} gives its clients a {}, and {} takes none, but resumes its own sessions ({} of {} \
+                 directions between machines).",
+                from.address,
+                way.token(),
+                to.address,
+                lost.len(),
+                count * (count - 1)
+            );
+            self.add(Severity::Loss, Cause::MachinesApart, Some(*way), text);
+        }
     }
 
     /// Finds machines between which clients of both versions change the version, and so cannot resume.
@@ -91,30 +106,48 @@ impl Seen<'_> {
     }
 }
 
-/// Returns the pairs of addresses that both resume over a version, by no way that is the same.
+/// Returns the pairs of addresses that both resume over a version, and nothing of each other.
 fn pairs_apart<'f>(
     facts: &'f Facts,
     version: &'static str,
 ) -> Vec<(&'f AddressFacts, &'f AddressFacts)> {
-    let is_apart = |a: &AddressFacts, b: &AddressFacts| {
-        let takes = |at| of_version(at, version).any(WayFacts::is_taken);
-        let refuses =
-            |at, way| of_version(at, version).any(|facts| facts.way == way && is_refused(facts));
-        let taken_by_one = |one, other| {
-            let mut taken = of_version(one, version).filter(|facts| facts.is_taken());
-            taken.all(|facts| refuses(other, facts.way))
-        };
-        takes(a) && takes(b) && taken_by_one(a, b) && taken_by_one(b, a)
-    };
     let all = facts.addresses.iter().enumerate();
     let pairs = all.flat_map(|(at, b)| facts.addresses[..at].iter().map(move |a| (a, b)));
-    pairs.filter(|(a, b)| is_apart(a, b)).collect()
+    let is_apart = |a, b| refused(a, b, version).is_some() && refused(b, a, version).is_some();
+    pairs.filter(|(a, b)| is_apart(*a, *b)).collect()
 }
 
-fn of_version<'f>(
-    at: &'f AddressFacts,
+/// Returns the directions in which a version's sessions are refused though both addresses have a way that is the same, with
+/// what is refused.
+fn one_way<'f>(
+    facts: &'f Facts,
     version: &'static str,
-) -> impl Iterator<Item = &'f WayFacts> {
+) -> Vec<(&'f AddressFacts, &'f AddressFacts, Way)> {
+    let all = facts.addresses.iter();
+    let pairs = all.flat_map(|from| facts.addresses.iter().map(move |to| (from, to)));
+    let refused = pairs.filter_map(|(from, to)| {
+        let way = refused(from, to, version)?;
+        let same = held(to, version);
+        let is_same = |facts: &WayFacts| Some(facts.way) == same && facts.is_taken();
+        of_version(from, version).any(is_same).then_some((from, to, way))
+    });
+    refused.collect()
+}
+
+/// Returns the way by which clients come from an address, if another one resumes, and not by it.
+fn refused(from: &AddressFacts, to: &AddressFacts, version: &'static str) -> Option<Way> {
+    let way = held(from, version)?;
+    let is_refused = of_version(to, version).any(|facts| facts.way == way && is_refused(facts));
+    (held(to, version).is_some() && is_refused).then_some(way)
+}
+
+/// Returns the way in which clients of an address return that take all it gives: a ticket counts, and then no session id.
+pub(super) fn held(at: &AddressFacts, version: &str) -> Option<Way> {
+    let taken = of_version(at, version).filter(|facts| facts.is_taken()).map(|facts| facts.way);
+    taken.max_by_key(|way| *way != Way::Ids)
+}
+
+fn of_version<'f>(at: &'f AddressFacts, version: &'f str) -> impl Iterator<Item = &'f WayFacts> {
     at.ways.iter().filter(move |facts| facts.way.version() == version)
 }
 

@@ -203,6 +203,16 @@ fn machines_that_resume_by_different_ways_resume_nothing_of_each_other() {
     three.addresses[1].ways[0] = way(ids, 0);
     let share = loss(&three, "1.2").resuming_share.expect("a share");
     assert!((share - 4.0 / 9.0).abs() < 1e-9, "{share}");
+    // One that resumes by both: its clients come with tickets, and the other's with session ids.
+    let both = || at(1, [way(ids, 8), way(tickets, 8), unspoken(tls13)]);
+    let mut partly = facts(vec![both(), by_id()]);
+    for (from, to) in [(1, 2), (2, 1)].map(|(from, to)| (address(from), address(to))) {
+        partly.crossings.push(Crossing { from, to, way: ids, tally: tally(1, 1) });
+    }
+    let found = lost(&partly);
+    assert_eq!((found.len(), found[0].cause), (1, Cause::MachinesApart), "{found:?}");
+    assert!(found[0].seen[0].contains("(1 of 2 directions"), "{found:?}");
+    assert_eq!(found[0].losses[0].resuming_share, Some(0.75));
     // What the bound left open at one of them may be the way of the other.
     let open = WayFacts { at_once: Tally::default(), ..way(ids, 0) };
     let open = AddressFacts { ways: vec![open, way(tickets, 8), unspoken(tls13)], ..by_ticket() };

@@ -56,7 +56,18 @@ fn machines_of_different_ways_or_versions_are_apart() {
     };
     let by_id = "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
     let by_ticket = "ssl_protocols TLSv1.2; ssl_session_ticket_key FOLDER/ticket.key;";
+    let by_ticket_too = &format!("{by_ticket} ssl_session_cache shared:tls:1m;")[..];
     two([by_ticket, by_id]).assert_in_the_way(&[Cause::MachinesApart]);
+    // Two of three are well, and a client that leaves them has a ticket for who takes none.
+    let mut site = Site::new();
+    site.folder.write("ticket.key", [7; 80]);
+    for (machine, settings) in MACHINES.iter().zip([by_ticket_too, by_ticket_too, by_id]) {
+        site.nginx(settings, machine);
+    }
+    let found = examined(&site.settings(&MACHINES)).expect("handshakes");
+    found.assert_in_the_way(&[Cause::MachinesApart]);
+    let share = found.0.findings[0].losses[0].resuming_share.expect("a share");
+    assert!((share - 5.0 / 9.0).abs() < 1e-9, "{}", found.0.text());
     let of_both = "ssl_protocols TLSv1.2 TLSv1.3; ssl_session_ticket_key FOLDER/ticket.key;";
     two([of_both, by_ticket]).assert_in_the_way(&[Cause::VersionsApart]);
 }
