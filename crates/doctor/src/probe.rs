@@ -32,6 +32,8 @@ const CROSSED: usize = 3;
 /// A balancer that takes turns sends a new session always to the next machine, and it would never resume. The same one
 /// comes back to its own among so many machines.
 const MISSES: u32 = 8;
+/// Returns of one session before a version counts as one over which nothing resumes: so many machines may take turns.
+const TURNS: u32 = 24;
 /// Connections without a ticket after which none is waited for.
 const TICKETLESS: u32 = 2;
 /// The alert of servers that know nothing of TLS 1.3: they find no suite of theirs.
@@ -348,6 +350,13 @@ impl<'a> Probe<'a> {
             }
             studies.push(study);
         }
+        for version in ["1.2", "1.3"] {
+            let mut of_version: Vec<&mut Study> =
+                studies.iter_mut().filter(|study| study.facts.way.version() == version).collect();
+            if !of_version.iter().any(|study| study.facts.is_taken()) {
+                of_version.iter_mut().for_each(|study| self.turns(address, study));
+            }
+        }
         let is_mute = studies.iter().all(|study| study.full.is_empty());
         facts.failure = telling(&failures).cloned().filter(|_| is_mute);
         Place { address, facts, studies }
@@ -376,15 +385,20 @@ impl<'a> Probe<'a> {
     }
 
     fn at_once(&mut self, address: SocketAddr, study: &mut Study) {
-        let (mut token, mut missed) = (self.full(address, study), 0_u32);
+        let mut token = self.first(address, study);
+        // The misses of the session in hand, those that tell nothing new of a session that is lost, and whether one came back.
+        let (mut missed, mut idle, mut comes_back) = (0_u32, 0, false);
         for _ in 0..self.settings.attempts {
-            let Some(offered) = token else { return };
+            let Some(offered) = token else { break };
             let outcome = self.offer(address, study, &offered);
             let tally = &mut study.facts.at_once;
             tally.tried += u32::from(!matches!(outcome, Offered::Unknown));
-            missed = if matches!(outcome, Offered::Full(_)) { missed + 1 } else { 0 };
+            let before = missed;
+            missed = if matches!(outcome, Offered::Full(_)) { before + 1 } else { 0 };
+            idle += u32::from(missed > 1);
             token = match outcome {
                 Offered::Resumed(new) => {
+                    comes_back |= before > 0;
                     tally.resumed += 1;
                     match (new, study.facts.way) {
                         (Some(new), _) => Some(new),
@@ -393,15 +407,67 @@ impl<'a> Probe<'a> {
                         (None, _) => Some(offered),
                     }
                 }
-                Offered::Full(Some(new)) if missed.is_multiple_of(MISSES) => Some(new),
+                Offered::Full(Some(new)) if missed == MISSES => {
+                    missed = 0;
+                    Some(new)
+                }
                 // Who did not take it has not used it up.
                 Offered::Full(_) => Some(offered),
                 Offered::Broken => {
                     tally.broken += 1;
                     self.full(address, study)
                 }
-                Offered::Unknown => return,
+                Offered::Unknown => break,
             };
+        }
+        let tally = &mut study.facts.at_once;
+        if tally.resumed > 0 && idle > 0 && !comes_back {
+            tally.tried -= idle;
+            self.new_ones(address, study);
+        }
+    }
+
+    /// Makes a session to return with. The machine that answers may give none, where another one does.
+    fn first(&mut self, address: SocketAddr, study: &mut Study) -> Option<Token> {
+        let mut tries = 0..TRIES;
+        tries.find_map(|at| {
+            let is_given = at == 0 || study.facts.issued == Some(true);
+            is_given.then(|| self.full(address, study)).flatten()
+        })
+    }
+
+    /// Returns at once with new sessions, each of which is offered once. A session that never came back was lost, or is
+    /// another machine's: then new ones do not resume either.
+    fn new_ones(&mut self, address: SocketAddr, study: &mut Study) {
+        for _ in 0..MISSES {
+            let Some(token) = self.full(address, study) else { return };
+            let outcome = self.offer(address, study, &token);
+            let tally = &mut study.facts.at_once;
+            tally.tried += u32::from(!matches!(outcome, Offered::Unknown));
+            tally.resumed += u32::from(matches!(outcome, Offered::Resumed(_)));
+            tally.broken += u32::from(matches!(outcome, Offered::Broken));
+        }
+    }
+
+    /// Offers one session until it has come to each of many machines, where none has resumed so far.
+    fn turns(&mut self, address: SocketAddr, study: &mut Study) {
+        let tally = study.facts.at_once;
+        if !tally.is_naught() || tally.is_breaking() {
+            return;
+        }
+        let Some(token) = self.full(address, study) else { return };
+        for tried in 1..=TURNS {
+            match self.returns(address, study, &token) {
+                Some(true) => {
+                    study.facts.at_once =
+                        Tally { tried: tried + tally.broken, resumed: 1, ..tally };
+                    let is_tls13 = study.facts.way == Way::Tls13;
+                    study.facts.agrees_on_key = is_tls13.then_some(true);
+                    return;
+                }
+                Some(false) => {}
+                None => return,
+            }
         }
     }
 

@@ -144,6 +144,63 @@ fn machines_behind_a_balancer_that_takes_turns_resume_a_share() {
     }
 }
 
+#[test]
+fn more_machines_that_take_turns_than_attempts_are_several() {
+    let mut site = Site::new();
+    let machines: Vec<String> = (2..12).map(|last| format!("127.0.0.{last}")).collect();
+    let cache = "ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
+    let servers = machines.iter().map(|machine| {
+        let cache = cache.replace("tls:", &format!("{machine}:"));
+        format!("server {{ listen {machine}:PORT ssl; {cache} return 200 x; }}")
+    });
+    let servers: Vec<String> = servers.collect();
+    site.nginx_with(&format!("{BOTH} {}", servers.join(" ")), &machines[0]);
+    let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+    balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
+    let found = examined(&site.settings(&["127.0.0.1"])).expect("handshakes");
+    found.assert_in_the_way(&[Cause::WorkersApart]);
+    for loss in &found.0.findings[0].losses {
+        assert_eq!(loss.resuming_share, Some(0.1), "{}", found.0.text());
+    }
+}
+
+/// The first handshake may be with a machine that gives no tickets.
+#[test]
+fn machines_of_different_ways_that_take_turns_are_several() {
+    for turn in [[0, 1], [1, 0]] {
+        let mut site = Site::new();
+        let ways = [
+            "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache shared:tls:1m;",
+            "ssl_protocols TLSv1.2;",
+        ];
+        for (machine, way) in MACHINES.iter().zip(ways) {
+            site.nginx(way, machine);
+        }
+        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+        balance(at(MACHINES[2]), turn.map(|of| at(MACHINES[of])).into());
+        let found = examined(&site.settings(&[MACHINES[2]])).expect("handshakes");
+        found.assert_in_the_way(&[Cause::WorkersApart]);
+    }
+}
+
+/// A machine that was restarted once has lost its sessions once, and is no other machine.
+#[test]
+fn a_session_that_was_lost_at_once_shows_no_second_machine() {
+    let mut site = Site::new();
+    let cache = "ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache shared:tls:1m;";
+    for machine in &MACHINES[..2] {
+        site.nginx(cache, machine);
+    }
+    let [before, after] =
+        [0, 1].map(|of| SocketAddr::new(MACHINES[of].parse().expect("an address"), site.port));
+    // Three make sessions, and the returns of four are known.
+    let to = [before; 7].into_iter().chain(std::iter::repeat(after));
+    relay(SocketAddr::new(MACHINES[2].parse().expect("an address"), site.port), to);
+    let found = examined(&site.settings(&[MACHINES[2]])).expect("handshakes");
+    assert_eq!(found.causes(Severity::Risk), [Cause::SometimesLost].into(), "{}", found.0.text());
+    assert_eq!(found.causes(Severity::Loss), [].into(), "{}", found.0.text());
+}
+
 /// An earlier report, made some days before.
 fn days_before(report: &Report, days: u64) -> Earlier {
     let mut json = serde_json::to_value(report).expect("JSON");
