@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// The time before sessions return again; 0 for no such return
     #[arg(long, value_name = "TIME", default_value = "3s")]
     wait: Time,
-    /// The longest time for connecting, and for the handshake
+    /// The longest time for connecting, for the handshake, and for what follows it
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = above_zero)]
     deadline: Time,
     /// The most connections to each address
