@@ -253,6 +253,33 @@ pub(crate) fn of_a_day() -> Vec<u8> {
     capture
 }
 
+/// Packets of an interface whose clock is an hour ahead end a handshake only for who waits for what fails.
+#[test]
+fn a_file_at_rest_may_have_two_clocks() {
+    let whole = full();
+    let (header, packets) = parts_of(&whole);
+    let mut ahead = from_port(&packets[..1], 41_000).remove(0);
+    ahead[..4].copy_from_slice(&(1_700_000_000_u32 + 3_600).to_le_bytes());
+    let [first, rest @ ..] = &packets[..] else { panic!("no packets") };
+    let capture = [&[header, first, &ahead, &ahead][..], rest].concat().concat();
+    let folder = folder("capture-clocks", &[("two.pcap", &capture)]);
+    let file = folder.join("two.pcap");
+    let classes = |input: &str| {
+        let input_file = fs::File::open(&file).expect("a file");
+        let mut command = Command::new(REJOIN);
+        let command = command.args(["capture", "--list", "--json", input]).stdin(input_file);
+        let output = command.output().expect("the program runs");
+        let of_line = |line: &str| {
+            let record: Value = serde_json::from_str(line).expect("JSON");
+            let is_it = record["client_port"] == 40_000;
+            is_it.then(|| record["cls"].as_str().expect("a class").to_owned())
+        };
+        text(&output.stdout).lines().filter_map(of_line).collect::<Vec<_>>()
+    };
+    assert_eq!(classes(shown(&file)), ["full"]);
+    assert_eq!(classes("-"), ["no_serverhello"]);
+}
+
 #[test]
 fn a_folder_that_rotates_is_followed() {
     use std::io::{BufRead as _, BufReader, Write as _};
