@@ -19,6 +19,7 @@ use crate::openvpn;
 use crate::owners::{self, Owners};
 use crate::program;
 use crate::quic;
+use crate::table;
 use crate::tcp;
 use crate::unsupported::{Unsupported, UnsupportedFrames};
 
@@ -75,8 +76,8 @@ impl Analyser {
         Self {
             connections: Connections::new(limits),
             quic: quic::Connections::new(limits),
-            dtls: dtls::Associations::new(limits),
-            tunnels: openvpn::Tunnels::new(limits),
+            dtls: dtls::Associations::within(limits),
+            tunnels: openvpn::Tunnels::within(limits),
             fragments: Fragments::new(limits),
             owners: Owners::new(limits),
             clock: Clock::default(),
@@ -251,7 +252,7 @@ impl Analyser {
             // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
             if dtls::begins_with_hello(bytes.0) || is_quic(bytes.0) {
-                self.tunnels.leave(source, destination, emit);
+                self.tunnels.end(source, destination, emit);
             }
             match dtls::may_be_dtls(bytes.0) {
                 _ if self.tunnels.datagram(source, destination, (bytes.0, length), at, emit) => {}
@@ -280,28 +281,28 @@ impl Limits {
             count.max(4).next_power_of_two().saturating_mul(each).saturating_mul(3) / 2
         };
         // A hash table doubles at seven eighths; each entry has one control byte.
-        let table = |count: usize, each: usize| {
+        let hashed = |count: usize, each: usize| {
             growing(count.saturating_mul(8).div_ceil(7).saturating_add(1), each + 1)
         };
         let kept = [
             growing(connections, connections::SLOT_BYTES + size_of::<u32>()),
-            table(connections, connections::PLACE_BYTES),
-            table(quic_connections.saturating_mul(quic::MOST_ROUTES), quic::ROUTE_BYTES),
+            hashed(connections, connections::PLACE_BYTES),
+            hashed(quic_connections.saturating_mul(quic::MOST_ROUTES), quic::ROUTE_BYTES),
             quic_connections.saturating_mul(quic::ENTRY_BYTES + quic::CONNECTION_BYTES),
             self.total_bytes,
             self.quic_bytes,
             quic::EARLY_BYTES,
-            growing(dtls_associations, dtls::PLACE_BYTES),
-            table(dtls_associations, dtls::PLACE_BYTES),
+            growing(dtls_associations, table::PLACE_BYTES),
+            hashed(dtls_associations, table::PLACE_BYTES),
             dtls_associations.saturating_mul(dtls::ASSOCIATION_BYTES),
             self.dtls_bytes,
-            growing(tunnels, openvpn::PLACE_BYTES),
-            table(tunnels, openvpn::PLACE_BYTES),
+            growing(tunnels, table::PLACE_BYTES),
+            hashed(tunnels, table::PLACE_BYTES),
             tunnels.saturating_mul(openvpn::TUNNEL_BYTES),
             self.tunnel_bytes,
             self.fragment_bytes,
             self.certificate_bytes,
-            2 * table(self.named_connections, owners::PLACE_BYTES),
+            2 * hashed(self.named_connections, owners::PLACE_BYTES),
             owners::NAMES_BYTES,
             program::PROCESSES_BYTES,
             growing(MOST_INTERFACES, file::INTERFACE_BYTES),

@@ -45,6 +45,7 @@ mod pseudonyms;
 mod quic;
 pub mod report;
 pub mod sharing;
+mod table;
 mod tcp;
 mod tls;
 mod unsupported;

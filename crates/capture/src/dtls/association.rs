@@ -13,13 +13,14 @@ use crate::copies::Copies;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::observation::{At, Endpoint, Side};
+use crate::table::Watched;
 use crate::tls::{APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, NEW_SESSION_TICKET, SERVER_HELLO};
 
 /// The most records in one datagram.
 const MOST_RECORDS: usize = 32;
 
 #[derive(Debug)]
-pub(super) struct Association {
+pub(crate) struct Association {
     ends: [Endpoint; 2],
     facts: Facts,
     flights: [Flight; 2],
@@ -77,12 +78,6 @@ impl Association {
         }
     }
 
-    /// The heap memory in use, in bytes.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.flights.iter().map(|flight| flight.messages.held_bytes()).sum::<usize>()
-            + self.facts.held_bytes()
-    }
-
     /// Takes a datagram of `length` bytes.
     pub(super) fn datagram(
         &mut self,
@@ -124,29 +119,10 @@ impl Association {
         }
     }
 
-    /// Reports the handshake, with what is known of messages that are not whole.
-    pub(super) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
-        let Some(at) = self.last.filter(|_| !self.facts.is_reported()) else { return };
-        for side in [0, 1] {
-            for message in self.flights[side].messages.take_begun() {
-                self.message(side, &message, at);
-            }
-        }
-        self.report(emit);
-    }
-
     fn report(&mut self, emit: &mut dyn FnMut(Handshake)) {
         if self.facts.has_hello() && !self.facts.is_reported() {
             emit(self.facts.report(Carrier::Dtls, self.ends));
             self.facts.reported();
-        }
-    }
-
-    /// Reports the handshake if it pauses for too long.
-    pub(super) fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
-        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
-            self.finish(emit);
-            self.last = None;
         }
     }
 
@@ -253,5 +229,29 @@ impl Association {
             }
         }
         self.facts.hole(side);
+    }
+}
+
+impl Watched for Association {
+    fn held_bytes(&self) -> usize {
+        self.flights.iter().map(|flight| flight.messages.held_bytes()).sum::<usize>()
+            + self.facts.held_bytes()
+    }
+
+    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
+            self.finish(emit);
+            self.last = None;
+        }
+    }
+
+    fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
+        let Some(at) = self.last.filter(|_| !self.facts.is_reported()) else { return };
+        for side in [0, 1] {
+            for message in self.flights[side].messages.take_begun() {
+                self.message(side, &message, at);
+            }
+        }
+        self.report(emit);
     }
 }
