@@ -54,7 +54,7 @@ const SAME_KEYS: Mends = Mends {
     nginx: "the same `ssl_session_ticket_key FILE` (80 random bytes) in each, and `shared:`, not `builtin`, for \
             `ssl_session_cache`",
     haproxy: "the same `tls-ticket-keys FILE` (three keys) at `bind`",
-    apache: "the same `SSLSessionTicketKeyFile FILE` (48 bytes) in each",
+    apache: "the same `SSLSessionTicketKeyFile FILE` (48 bytes) in each, but not on OpenSSL 3 (docs/keys.md)",
     envoy: "the same keys in each: `session_ticket_keys_sds_secret_config`",
     caddy: "one `storage` for all, and `\"key_source\": {\"provider\": \"distributed\"}` in `session_tickets`",
     own: "OpenSSL: one key for all by `SSL_CTX_set_tlsext_ticket_key_evp_cb`",
@@ -123,7 +123,7 @@ const KEY_NOT_ROTATED: Mends = Mends {
     nginx: "no `ssl_session_ticket_key`, but `ssl_session_cache shared:`, with which it rotates by itself (1.23.2 or \
             later); or a new file and a reload each day",
     haproxy: "`set ssl tls-key` on its socket, each day",
-    apache: "a new `SSLSessionTicketKeyFile` and a graceful restart each day",
+    apache: "a new `SSLSessionTicketKeyFile` and a graceful restart each day, but none on OpenSSL 3 (docs/keys.md)",
     envoy: "a new key first in the list each day; `watched_directory` has it read",
     caddy: "remove `disable_rotation`: it rotates by itself",
     own: "OpenSSL: a new key each day by `SSL_CTX_set_tlsext_ticket_key_evp_cb`",

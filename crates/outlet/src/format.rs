@@ -70,6 +70,15 @@ impl Format {
     }
 }
 
+impl Format {
+    /// Returns a fault of the server in its use of the file, or `None` if it uses all of it.
+    pub fn fault(self) -> Option<&'static str> {
+        const OF_APACHE: &str = "Apache on OpenSSL 3 leaves the file's HMAC key unused, and authenticates tickets by no secret; \
+            let Rejoin in instead, by `rejoin enable apache2` (docs/keys.md)";
+        (self == Self::Apache).then_some(OF_APACHE)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -441,8 +441,9 @@ impl Exporter {
     fn tell_of_shortfall(&mut self) {
         let schedule: Option<&Schedule> = self.source.ring().map(KeyRing::schedule);
         let Some(schedule) = schedule.filter(|_| !self.is_fit) else { return };
-        if let Some(shortfall) = self.format.shortfall(schedule) {
-            terminal::complain(&format!("{}: {shortfall}", self.output.display()));
+        let fault = self.format.fault().map(str::to_owned);
+        for told in self.format.shortfall(schedule).into_iter().chain(fault) {
+            terminal::complain(&format!("{}: {told}", self.output.display()));
         }
         self.is_fit = true;
     }

@@ -206,7 +206,8 @@ fn a_ring_in_a_file_is_enough() {
         serde_json::from_slice(&keys(&["list", "--json"]).stdout).expect("JSON");
     assert_eq!(listed.len(), 2);
     let apache = ["export", "--format", "apache", "--context", "shop", "--output", &to];
-    assert!(text(&keys(&apache).stderr).contains("the server holds one key"));
+    let told = text(&keys(&apache).stderr).to_owned();
+    assert!(told.contains("the server holds one key") && told.contains("by no secret"), "{told}");
 }
 
 #[test]

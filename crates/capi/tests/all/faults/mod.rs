@@ -5,6 +5,7 @@
 //! The store has tests of its own. A server or a tool that is not installed is skipped with a message.
 
 mod again;
+mod apache_keys;
 mod clients;
 mod clocks;
 mod contexts;
