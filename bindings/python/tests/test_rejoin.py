@@ -341,6 +341,26 @@ class WithRequests(unittest.TestCase):
                     error = self.requests.exceptions.ConnectionError
                     self.assertRaises(error, session.get, url, verify=AUTHORITY)
 
+    def test_what_only_the_wishes_know_is_not_lost(self):
+        url = f"https://localhost:{PORT}/"
+        error = self.requests.exceptions.ConnectionError
+        for manager in ("/nowhere", refusing_manager(self, "busy"), MANAGER):
+            for wish in ({"trust": {"pins": ["0" * 64]}}, {"trust": {"bundle": authority("x")}}):
+                # urllib3's own setting is not for the manager.
+                for source in (None, ("127.0.0.1", 0)):
+                    adapter = rejoin.requests.Adapter(wishes={"manager": manager, **wish})
+                    adapter.poolmanager.connection_pool_kw["source_address"] = source
+                    with self.subTest(manager=manager, wish=wish, source=source):
+                        with self.requests.Session() as session:
+                            session.mount("https://", adapter)
+                            self.assertRaises(error, session.get, url, verify=AUTHORITY)
+        pair = tuple(open(os.environ[name]).read() for name in ("REJOIN_TEST_CERTIFICATE", "REJOIN_TEST_KEY"))
+        for wishes, verify in (({"identity": pair}, AUTHORITY), ({"trust": "system"}, False)):
+            adapter = rejoin.requests.Adapter(wishes={"manager": "/nowhere", **wishes})
+            with self.subTest(wishes=wishes), self.requests.Session() as session:
+                session.mount("https://", adapter)
+                self.assertRaises(error, session.get, url, verify=verify)
+
 
     def test_trust_that_the_manager_cannot_have_is_the_programs_own(self):
         """The server's authority is the manager's, and not the program's, or the other way round."""
@@ -485,6 +505,23 @@ class WithHttpx(unittest.TestCase):
                     self.assertEqual(client.get(url).status_code, 200)
                 else:
                     self.assertRaises(self.httpx.ConnectError, client.get, url)
+
+    def test_what_only_the_wishes_know_is_not_lost(self):
+        pair = tuple(open(os.environ[name]).read() for name in ("REJOIN_TEST_CERTIFICATE", "REJOIN_TEST_KEY"))
+        verify = ssl.create_default_context(cafile=AUTHORITY)
+        for wish, how in (
+            ({"trust": {"pins": ["0" * 64]}}, verify),
+            ({"trust": {"bundle": authority("x")}}, verify),
+            ({"trust": "system", "identity": pair}, verify),
+            ({"trust": "system"}, False),
+        ):
+            for manager in ("/nowhere", refusing_manager(self, "busy")):
+                transport = rejoin.httpx.Transport(wishes={"manager": manager, **wish}, verify=how)
+                with self.subTest(wish=wish, manager=manager):
+                    with self.httpx.Client(transport=transport) as client:
+                        self.assertRaises(self.httpx.ConnectError, client.get, f"https://localhost:{PORT}/")
+        with self.assertRaises(ValueError):
+            rejoin.httpx.Transport(wishes={"identity": pair}, verify=verify)
 
     def test_trust_that_the_manager_cannot_have_is_the_programs_own(self):
         other = authority("other")

@@ -35,6 +35,13 @@ _SYSTEMS = (
 )
 
 
+def may_be_without(wishes: Mapping[str, Any], verifies: bool) -> bool:
+    """Whether a direct connection, which ``verifies`` or not, may take the place of the manager's. It would know
+    nothing of an identity or a trust that only the wishes name."""
+    trust = wishes.get("trust")
+    return wishes.get("identity") is None and (trust in (None, "none") or (trust == "system" and verifies))
+
+
 def names_others(variable: str) -> bool:
     """Whether this variable names authorities elsewhere than the system's."""
     named = os.environ.get(variable)

@@ -13,7 +13,7 @@ import httpcore
 import httpx
 
 from . import _manager
-from ._connection import Connection, Trust, connect, names_others
+from ._connection import Connection, Trust, connect, may_be_without, names_others
 
 try:
     from httpcore import NetworkBackend, NetworkStream
@@ -32,7 +32,8 @@ _LONGEST_S = 120.0
 class Transport(httpx.HTTPTransport):
     """``httpx.Client(transport=Transport())``. ``wishes`` are keywords of :func:`rejoin.connect`; TCP
     connections are made here, and passed to the manager. Where that cannot serve, or ``verify``, ``cert``
-    or ``proxy`` are not for it, connections are httpx's own if ``direct``."""
+    or ``proxy`` are not for it, connections are httpx's own if ``direct``, and if the wishes name no trust and no identity
+    that would be lost by it."""
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class Transport(httpx.HTTPTransport):
         **more: Any,
     ) -> None:
         super().__init__(verify=verify, http2=http2, **more)
-        # A direct connection would know nothing of what only the wishes trust.
+        is_unverified = verify is False or getattr(verify, "verify_mode", None) == ssl.CERT_NONE
+        direct = direct and may_be_without(wishes or {}, not is_unverified)
+        # Whoever is on the way can be slow.
         may_be_late = direct and not {"trust", "identity"} & (wishes or {}).keys()
         wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
         otherwise = None
@@ -60,7 +63,8 @@ class Transport(httpx.HTTPTransport):
             otherwise = "cert"
         if otherwise:
             if not direct:
-                raise ValueError(f"{otherwise} is not for the manager: leave it out, or allow direct")
+                remedy = "leave it out, or allow direct, with no trust and no identity in the wishes"
+                raise ValueError(f"{otherwise} is not for the manager: {remedy}")
             return
         # httpx has no argument for it.
         backend = self._pool._network_backend

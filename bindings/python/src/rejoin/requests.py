@@ -13,7 +13,7 @@ import urllib3.connectionpool
 import urllib3.exceptions
 
 from . import _manager
-from ._connection import Connection, Trust, connect, names_others
+from ._connection import Connection, Trust, connect, may_be_without, names_others
 
 # Those of the manager where the program names none. Then nobody is waited for longer than it does by itself.
 _TIMEOUT_S = 10.0
@@ -30,6 +30,8 @@ _NOT_THE_MANAGERS = (
     "ssl_minimum_version",
     "ssl_version",
 )
+# The values of `cert_reqs` by which urllib3 verifies nobody.
+_UNVERIFIED = (ssl.CERT_NONE, "CERT_NONE", "NONE")
 # Some releases of requests make it in advance for `verify=True`.
 _USUAL_CONTEXT = getattr(requests.adapters, "_preloaded_ssl_context", None)
 
@@ -53,7 +55,8 @@ def use(
     pools: urllib3.PoolManager, *, direct: bool = True, wishes: Mapping[str, Any] | None = None
 ) -> None:
     """Has a :class:`urllib3.PoolManager` take its TLS connections from the manager. Where that cannot
-    serve, or does not know a setting of the pools, they are made directly if ``direct``."""
+    serve, or does not know a setting of the pools, they are made directly if ``direct``, and if the wishes name
+    no trust and no identity that would be lost by it."""
 
     class Chosen(_Connection):
         rejoin_direct = direct
@@ -70,18 +73,20 @@ class _Connection(urllib3.connection.HTTPSConnection):
     rejoin_wishes: Mapping[str, Any] = {}
 
     def connect(self) -> None:
-        otherwise = self._otherwise()
-        if self.proxy is not None or (self.rejoin_direct and otherwise):
+        otherwise = "proxy" if self.proxy is not None else self._otherwise()
+        is_unverified = self.cert_reqs in _UNVERIFIED
+        direct = self.rejoin_direct and may_be_without(self.rejoin_wishes, not is_unverified)
+        if otherwise and direct:
             super().connect()
             return
         try:
             if otherwise:
-                remedy = "leave it out, or allow direct connections"
+                remedy = "leave it out, or allow direct connections, with no trust and no identity in the wishes"
                 raise _manager.Error("bad_request", f"{otherwise} is not for the manager", remedy)
             self.sock = self._rejoin()
         except _manager.Error as error:
             is_late = error.is_late and self._patience() is None and self._may_be_late()
-            if not (self.rejoin_direct and (error.allows_direct or is_late)):
+            if not (direct and (error.allows_direct or is_late)):
                 raise self._translated(error) from error
             super().connect()
             return
@@ -133,7 +138,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
         if "trust" in self.rejoin_wishes:
             trust: Trust = self.rejoin_wishes["trust"]
             return trust
-        if self.cert_reqs in (ssl.CERT_NONE, "CERT_NONE", "NONE"):
+        if self.cert_reqs in _UNVERIFIED:
             return "none"
         if self.ca_certs and self.ca_certs != requests.utils.DEFAULT_CA_BUNDLE_PATH:
             return {"bundle": _text(self.ca_certs)}
