@@ -321,6 +321,13 @@ impl Seen<'_> {
                 "{address}, {version}: session ids are {why}. Only clients that take no tickets miss them."
             );
             self.add(Severity::Note, Cause::NoIds, Some(Way::Ids), text);
+        } else if tickets.issued == Some(true) && never(tickets) {
+            let text = format!(
+                "{address}, {version}: none of {} returns with a ticket resumed. Session ids resume, and who has a ticket \
+                 has none.",
+                tickets.at_once.answered()
+            );
+            self.add(Severity::Loss, Cause::TicketsNeverOpen, Some(Way::Tickets), text);
         } else if ids.at_once.resumed > 0 && (tickets.issued == Some(false) || never(tickets)) {
             let text = format!(
                 "{address}, {version}: no ticket resumes, and programs in Go know nothing else."

@@ -33,9 +33,15 @@ pub(super) fn resuming_share(facts: &Facts, ways: &[Way]) -> Option<f64> {
         Some(false) => Some(0.0),
         _ => facts.at_once.share(),
     };
+    // Who has a ticket has no session id.
+    let gives_tickets = |at: &AddressFacts| {
+        let given = |facts: &WayFacts| facts.way == Way::Tickets && facts.issued == Some(true);
+        ways.contains(&Way::Tickets) && at.ways.iter().any(given)
+    };
     let of_address = |at: &AddressFacts| {
         let known = at.ways.iter().filter(|facts| ways.contains(&facts.way));
-        known.filter_map(of_way).reduce(f64::max)
+        let held = known.filter(|facts| facts.way != Way::Ids || !gives_tickets(at));
+        held.filter_map(of_way).reduce(f64::max)
     };
     let known = facts.addresses.iter().filter_map(|at| Some((at, of_address(at)?)));
     let (known, own): (Vec<_>, Vec<_>) = known.unzip();

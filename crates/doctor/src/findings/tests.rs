@@ -93,6 +93,7 @@ fn each_way_of_keeping_nothing_has_its_cause() {
         ([without(ids), without(tickets), way(tls13, 8)], loss(Cause::NothingIssued)),
         ([way(ids, 0), without(tickets), way(tls13, 8)], loss(Cause::IdsNeverFound)),
         ([way(ids, 0), way(tickets, 0), way(tls13, 8)], loss(Cause::TicketsNeverOpen)),
+        ([way(ids, 8), way(tickets, 0), way(tls13, 8)], loss(Cause::TicketsNeverOpen)),
         ([way(ids, 8), way(tickets, 8), without(tls13)], loss(Cause::NoTickets)),
         ([way(ids, 8), way(tickets, 8), way(tls13, 0)], loss(Cause::TicketsNeverOpen)),
         ([way(ids, 8), way(tickets, 8), unspoken(tls13)], (Severity::Note, Cause::OnlyTls12)),
@@ -103,6 +104,14 @@ fn each_way_of_keeping_nothing_has_its_cause() {
     for (ways, wanted) in cases {
         assert_eq!(causes(&facts(vec![at(1, ways)])), [wanted]);
     }
+}
+
+#[test]
+fn who_has_a_ticket_has_no_session_id() {
+    let [ids, tickets, tls13] = Way::ALL;
+    let of = |ways| loss(&facts(vec![at(1, ways)]), "1.2").resuming_share;
+    assert_eq!(of([way(ids, 8), way(tickets, 0), way(tls13, 8)]), Some(0.0));
+    assert_eq!(of([way(ids, 8), without(tickets), way(tls13, 0)]), Some(1.0));
 }
 
 #[test]
