@@ -7,12 +7,14 @@ mod status;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use rejoin_cluster::{
     Agent, ClusterKeys, ClusterSecret, Error, KeyFile, Link, News, RekeyStep, RingRecord, Settings,
     Sites,
 };
+use rejoin_store::Store;
 use rejoin_tickets::Schedule;
 
 pub(crate) use machines::behind;
@@ -170,13 +172,14 @@ fn carry(
         agent.store().name(),
         settings.folder.display()
     ));
+    let store = Arc::clone(agent.store());
     let tell = |news: News<'_>| match news {
         News::Linked(primary) => {
             terminal::print(&format!("cluster {name}: linked with {primary}"));
         }
-        News::Cut(error) => terminal::complain(&format!(
-            "cluster {name}: {error}; servers go on with what this machine has"
-        )),
+        News::Cut(error) => {
+            terminal::complain(&format!("cluster {name}: {error}; {}", goes_on_with(&store)));
+        }
         News::HomeLinked(site) => {
             terminal::print(&format!(
                 "cluster {name}: linked with {site}, the home of its ticket keys"
@@ -230,6 +233,16 @@ fn carry(
             () = served => Ok(()),
         }
     })
+}
+
+/// Returns what servers have while Valkey does not answer.
+fn goes_on_with(store: &Store) -> &'static str {
+    match store.ring() {
+        Ok(None) => {
+            "this machine has no ticket keys so far: a ticket that its servers issue opens nowhere"
+        }
+        _ => "servers go on with what this machine has",
+    }
 }
 
 /// Returns the cluster's keys as this machine has seen them: a ring that is older than the newest seen is refused.

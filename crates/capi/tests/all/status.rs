@@ -78,6 +78,23 @@ fn counts(of: &Value) -> [u64; 2] {
     ["full", "resumed"].map(|kind| of["handshakes"][kind].as_u64().expect("a count"))
 }
 
+/// The agent of a machine alone makes ticket keys there, once it has reached Valkey.
+#[test]
+fn a_cluster_whose_ticket_keys_have_not_come_stands_in_the_way() {
+    let mut site = Site::new("status-no-ring");
+    let (folder, settings) = (Path::new(Store::FOLDER), Settings::new(Capacity::Bytes(1 << 20)));
+    let made = Store::open_for_cluster(folder, &site.cache(), Some(&settings), &[7; 16]);
+    drop(made.expect("a cache"));
+    let tickets = NGINX.replace("ssl_session_tickets off;", "ssl_session_tickets on;");
+    site.write("nginx.conf", &tickets.replace("@MORE@", ""));
+    let Some(()) = start_nginx(&mut site) else { return };
+    let mut client = site.client(Versions::Tls12);
+    assert_eq!([(); 2].map(|()| client.connect()), [false, false]);
+    let (found, code) = in_the_way(&id(&site));
+    let [[why, mend]] = &found[..] else { panic!("{found:?}") };
+    assert!(code == 1 && why.contains("has no ticket keys") && mend.contains("reaches Valkey"));
+}
+
 #[test]
 fn the_workers_of_nginx_are_one_server_and_each_has_its_counts() {
     let mut site = Site::new("status-nginx");

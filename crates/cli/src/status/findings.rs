@@ -90,11 +90,26 @@ fn on_cache(notes: &Notes) -> Vec<Obstacle> {
     let mut obstacles: Vec<Obstacle> = on_size(name, &store.counters()).into_iter().collect();
     let now_s = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     let is_cluster = store.mailbox().is_some();
-    if let Ok(Some(ring)) = store.ring() {
-        obstacles.extend(on_ring(name, &ring, now_s, is_cluster));
+    match store.ring() {
+        Ok(Some(ring)) => obstacles.extend(on_ring(name, &ring, now_s, is_cluster)),
+        // Its agent alone makes them.
+        Ok(None) if is_cluster && notes.features.shares_ticket_keys => {
+            obstacles.push(no_ring(name))
+        }
+        _ => {}
     }
     obstacles
 }
+
+fn no_ring(cache: &str) -> Obstacle {
+    let why = format!(
+        "the cache {cache} has no ticket keys: its cluster's have not reached this machine, and a ticket that its servers issue \
+         opens nowhere"
+    );
+    Obstacle::new(why, REACHES_VALKEY)
+}
+
+const REACHES_VALKEY: &str = "`rejoin cluster status` tells whether the agent reaches Valkey";
 
 fn on_size(cache: &str, counters: &Counters) -> Option<Obstacle> {
     let Counters { hits, misses, wanted_after_eviction: wanted, .. } = *counters;
@@ -114,7 +129,7 @@ fn on_ring(cache: &str, ring: &KeyRing, now_s: u64, is_cluster: bool) -> Option<
         let why =
             format!("the ticket keys of {cache} should have rotated {} hours ago", late_s / 3_600);
         let mend = if is_cluster {
-            "`rejoin cluster status` tells whether the agent reaches Valkey"
+            REACHES_VALKEY
         } else {
             "they rotate with the next handshake; `rejoin keys rotate` does it now"
         };
