@@ -29,7 +29,7 @@ itself, and --connections at most. It sends no secret. A server over TLS 1.3 tha
 itself is asked for its page (HEAD /). Certificates are judged, and never refused.
 What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
 A process id, a unit of systemd or --all is looked into instead, as by `rejoin status`: each thing
-that stands in the way, with its mend. The options below are then unused, but --json.
+that stands in the way, with its mend. All options but --json are then unused.
 Exit codes: 0 if sessions resume, 1 if something stands in the way or is not known, 2 for an error.
 Examples:
   rejoin doctor example.com

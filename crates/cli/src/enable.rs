@@ -49,9 +49,9 @@ pub(crate) struct Arguments {
     /// Write nothing; tell what would be written
     #[arg(long, conflicts_with = "now")]
     dry_run: bool,
-    /// Memory that the cache may take
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    capacity: Bytes,
+    /// Memory that the cache may take [default: 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Bytes>,
     /// Issue no stateless tickets, so that the sessions of TLS 1.3 clients are in the cache, too
     #[arg(long)]
     stateful: bool,
@@ -65,11 +65,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let library = crate::run::library(arguments.library.as_deref())?;
     if arguments.name == clients::NAME {
+        let of_services = [
+            ("--now", arguments.now),
+            ("--capacity", arguments.capacity.is_some()),
+            ("--stateful", arguments.stateful),
+        ];
+        if let Some((option, _)) = of_services.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(Misuse(format!("{option} is for a service, and not for clients")).into());
+        }
         return clients::enable(Whose::by_default(), &library, arguments.dry_run);
     }
     let unit = Unit::named(&arguments.name)?;
     let linked = linked::of(&unit);
-    let plan = Plan::new(&unit, &linked, &library, arguments.capacity, arguments.stateful)
+    let capacity = arguments.capacity.unwrap_or(Bytes(64 << 20));
+    let plan = Plan::new(&unit, &linked, &library, capacity, arguments.stateful)
         .map_err(|why| Misuse(format!("{}: {why}", unit.id)))?;
     plan.notes.iter().for_each(|note| complain(&format!("{}: {note}", unit.id)));
     if arguments.dry_run {

@@ -206,7 +206,7 @@ fn a_ring_in_a_file_is_enough() {
         serde_json::from_slice(&keys(&["list", "--json"]).stdout).expect("JSON");
     assert_eq!(listed.len(), 2);
     let apache = ["export", "--format", "apache", "--context", "shop", "--output", &to];
-    let told = text(&keys(&apache).stderr).to_owned();
+    let told = text(&keys(&apache).stderr);
     assert!(told.contains("the server holds one key") && told.contains("by no secret"), "{told}");
 }
 
