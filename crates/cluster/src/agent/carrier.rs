@@ -135,11 +135,16 @@ impl Carrier {
         });
         let found = match found.await {
             Ok(Ok(found)) => found,
-            // The server continues with a full handshake. It need not wait for that.
             Ok(Err(error)) => {
                 self.health.note_fetched(Fetched::Failed);
                 self.health.note_error(&error);
-                return mailbox(&self.store).answer(asker, Asked::Missing);
+                // Nobody knows whether a connection that broke brought it to Valkey, and another copy of a first flight may
+                // come: the server waits to the end, and has no answer then. Otherwise it continues with a full handshake,
+                // and need not wait.
+                if !take || !error.is_away() {
+                    mailbox(&self.store).answer(asker, Asked::Missing);
+                }
+                return;
             }
             // The server waits no more.
             Err(_) => return self.health.note_fetched(Fetched::Failed),

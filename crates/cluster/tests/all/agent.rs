@@ -109,6 +109,11 @@ impl Machine {
             thread::sleep(Duration::from_millis(100));
             self.health.read().stored > before
         });
+        self.takes_this_certainly(number)
+    }
+
+    /// Takes a session. Returns true if it is there, and that is certain.
+    pub(crate) fn takes_this_certainly(&self, number: u8) -> bool {
         self.server.take(now_ms(), &id(number), CONTEXT, &mut SecretBytes::default()).is_certain
     }
 

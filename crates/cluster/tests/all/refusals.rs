@@ -70,6 +70,30 @@ fn a_lookup_that_fails_is_not_waited_for() {
     wait_until("a session sent", || machine.health.read().stored == 1);
 }
 
+/// A connection that breaks tells nothing of what Valkey has done. A copy of the first flight may come next, so that the session is
+/// not certain for a while.
+#[test]
+fn a_session_is_not_certain_after_a_connection_broke() {
+    let (valkey, folder) = (Valkey::start(&[]), Folder::new());
+    let (machine, _) = Machine::noting(settings(&valkey, &folder), &folder);
+    let mut numbers = 100..200;
+    let mut is_certain = || {
+        thread::sleep(Duration::from_millis(500));
+        machine.takes_certainly(numbers.next().expect("not so many"))
+    };
+    wait_until("certain", &mut is_certain);
+    let before = machine.health.read();
+    machine.insert(2);
+    wait_until("a session sent", || machine.health.read().stored > before.stored);
+    valkey.say("CLIENT KILL TYPE normal");
+    machine.takes(2, CONTEXT);
+    wait_until("a broken lookup", || machine.health.read().unfetched > before.unfetched);
+    wait_until("another is certain", &mut is_certain);
+    // For a second or so a server does not ask again for what was absent.
+    thread::sleep(Duration::from_secs(2));
+    assert!(!machine.takes_this_certainly(2));
+}
+
 /// A primary without its replicas, or whose disk is full, takes no change: nobody can take a session from it.
 #[test]
 fn a_valkey_that_takes_no_changes_is_away() {
