@@ -26,7 +26,7 @@ pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool 
 }
 
 /// Returns true if nginx asks the responders of authorities about the clients of this context (`ssl_ocsp`), which it notes in the
-/// context's extra data, under an index in a variable that the program exports. `None` if no program exports it.
+/// context's extra data, under an index in a variable that it exports, whatever its file's name. `None` if no program does.
 ///
 /// # Safety
 /// `context` is valid.
@@ -34,8 +34,7 @@ pub(crate) unsafe fn asks_responders(context: *const SSL_CTX) -> Option<bool> {
     static INDEX: OnceLock<usize> = OnceLock::new();
     let find = || {
         // SAFETY: the name ends with a zero byte.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ngx_ssl_ocsp_index".as_ptr()) };
-        if is_in(found as usize, "nginx") { found as usize } else { 0 }
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ngx_ssl_ocsp_index".as_ptr()) as usize }
     };
     let index = *INDEX.get_or_init(find) as *const c_int;
     // SAFETY: null, or nginx's own variable, which it sets before it makes a context.

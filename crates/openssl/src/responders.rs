@@ -33,8 +33,10 @@ pub(crate) unsafe fn would_end_a_resumed(ssl: *mut SSL) -> bool {
     // SAFETY: the caller vouches for `ssl`.
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
     // SAFETY: the connection holds the context.
-    let may_ask = || unsafe { known::asks_responders(context) }.unwrap_or(true);
-    if !(has_intermediate && known::hashes_its_checks(callback()) && may_ask()) {
+    let asks = || unsafe { known::asks_responders(context) };
+    // An nginx that does not tell may.
+    let may_ask = || asks().unwrap_or_else(|| known::hashes_its_checks(callback()));
+    if !(has_intermediate && may_ask()) {
         return false;
     }
     // SAFETY: the connection holds the context.
