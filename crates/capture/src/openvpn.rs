@@ -2,7 +2,6 @@
 //! `tls`.
 
 use crate::classify::Facts;
-use crate::clock::has_paused;
 use crate::connections::Listener;
 use crate::handshake::{Carrier, Handshake};
 use crate::limits::Limits;
@@ -141,11 +140,8 @@ impl Watched for Tunnel {
             + self.facts.held_bytes()
     }
 
-    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
-        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
-            self.finish(emit);
-            self.last = None;
-        }
+    fn newest(&mut self) -> (&Facts, &mut Option<At>) {
+        (&self.facts, &mut self.last)
     }
 
     fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {

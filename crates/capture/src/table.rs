@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::classify::Facts;
+use crate::clock::has_paused;
 use crate::handshake::Handshake;
-use crate::observation::Endpoint;
+use crate::observation::{At, Endpoint};
 
 /// The memory of an entry in the table, in bytes.
 pub(crate) const PLACE_BYTES: usize = size_of::<(Ends, Box<u8>)>();
@@ -19,11 +21,20 @@ pub(crate) trait Watched {
     /// The heap memory in use, in bytes.
     fn held_bytes(&self) -> usize;
 
-    /// Reports the handshake if it pauses for too long.
-    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake));
+    /// Returns the facts of the handshake, and its last packet if it is still waited for.
+    fn newest(&mut self) -> (&Facts, &mut Option<At>);
 
     /// Reports the handshake, with what is known of its messages.
     fn finish(&mut self, emit: &mut dyn FnMut(Handshake));
+
+    /// Reports the handshake if it pauses for too long.
+    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
+        let (facts, last) = self.newest();
+        if !facts.is_reported() && has_paused(*last, now_ns) {
+            self.finish(emit);
+            *self.newest().1 = None;
+        }
+    }
 }
 
 /// The watched conversations.

@@ -8,7 +8,6 @@ use super::messages::{Message, Messages};
 use super::record::{CHANGE_CIPHER_SPEC, Fragment, Plain, Record, WITH_CONNECTION_ID};
 use crate::bytes::Bytes;
 use crate::classify::Facts;
-use crate::clock::has_paused;
 use crate::copies::Copies;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
@@ -238,11 +237,8 @@ impl Watched for Association {
             + self.facts.held_bytes()
     }
 
-    fn report_paused(&mut self, now_ns: u64, emit: &mut dyn FnMut(Handshake)) {
-        if !self.facts.is_reported() && has_paused(self.last, now_ns) {
-            self.finish(emit);
-            self.last = None;
-        }
+    fn newest(&mut self) -> (&Facts, &mut Option<At>) {
+        (&self.facts, &mut self.last)
     }
 
     fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {

@@ -378,7 +378,7 @@ fn what_ppp_hides_is_counted() {
     }
 }
 
-/// What lies in tunnels of UDP, and behind labels and links within them, hides as much as what lies in a frame.
+/// Tunnels of UDP, and labels and links within them, hide as much as frames do.
 #[test]
 fn what_other_tunnels_hide_is_counted() {
     let in_udp = |port, head: &[u8], inner: &[u8]| ip_v4(17, &udp(port, &[head, inner].concat()));

@@ -279,7 +279,7 @@ fn directions_one_behind_the_other_are_put_together_at_rest() {
     }
 }
 
-/// What was told for one capture holds for the next.
+/// The setting holds for the next capture, too.
 #[test]
 fn a_live_source_stays_live() {
     let mut capture = failed(&[]);

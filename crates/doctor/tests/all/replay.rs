@@ -79,18 +79,23 @@ fn a_copy_may_be_answered_by_another_machine() {
     assert_eq!(found, answered(5, 5), "{}", told.0.text());
 }
 
+/// Examines so many machines, each with keys of its own, behind a balancer that takes turns.
+fn in_turns(count: u32) -> Examined {
+    let mut site = Site::new();
+    let machines: Vec<String> = (2..2 + count).map(|last| format!("127.0.0.{last}")).collect();
+    for machine in &machines {
+        site.nginx(EARLY, machine);
+    }
+    let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
+    balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
+    examined(&of(site.settings(&["127.0.0.1"]))).expect("handshakes")
+}
+
 /// Each machine takes its own sessions alone, and the balancer brings a flight to it after as many as there are machines.
 #[test]
 fn machines_that_take_turns_answer_copies() {
     for count in [2, 6] {
-        let mut site = Site::new();
-        let machines: Vec<String> = (2..2 + count).map(|last| format!("127.0.0.{last}")).collect();
-        for machine in &machines {
-            site.nginx(EARLY, machine);
-        }
-        let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
-        balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
-        let found = examined(&of(site.settings(&["127.0.0.1"]))).expect("handshakes");
+        let found = in_turns(count);
         let replay = found.0.facts.addresses[0].replay.expect("it was asked for");
         assert_eq!((replay.sent, replay.answered), (1, 1), "{}", found.0.text());
         assert_eq!(replay.untaken, count - 1, "{}", found.0.text());
@@ -102,14 +107,7 @@ fn machines_that_take_turns_answer_copies() {
 /// A server that takes no session shows nothing of early data.
 #[test]
 fn what_was_never_taken_is_not_rejected() {
-    let mut site = Site::new();
-    let machines: Vec<String> = (2..14).map(|last| format!("127.0.0.{last}")).collect();
-    for machine in &machines {
-        site.nginx(EARLY, machine);
-    }
-    let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), site.port);
-    balance(at("127.0.0.1"), machines.iter().map(|machine| at(machine)).collect());
-    let found = examined(&of(site.settings(&["127.0.0.1"]))).expect("handshakes");
+    let found = in_turns(12);
     let replay = found.0.facts.addresses[0].replay.expect("it was asked for");
     assert_eq!(replay, Replay { untaken: 8, ..Replay::default() }, "{}", found.0.text());
     let told = found.0.text().split_whitespace().collect::<Vec<_>>().join(" ");
