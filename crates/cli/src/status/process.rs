@@ -30,7 +30,6 @@ pub(super) struct Maps {
     /// The memories that may be a board.
     pub(super) memories: Vec<Memory>,
     pub(super) library: Option<Library>,
-    /// The caches whose files seem to have lost their names.
     pub(super) caches: Vec<MappedCache>,
     /// The shared libssl's file.
     pub(super) libssl: Option<String>,
@@ -45,8 +44,8 @@ pub(super) struct Memory {
     pub(super) inode: u64,
 }
 
-/// A cache that a process has mapped under a name that is gone. That of its maker is always gone, because it is mapped
-/// before it is complete.
+/// A cache that a process has mapped. The name that its maker mapped it under is always gone, because it is mapped before
+/// it is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MappedCache {
     pub(super) folder: PathBuf,
@@ -215,7 +214,7 @@ impl Maps {
         let kept = path.strip_suffix(" (deleted)");
         let file = kept.unwrap_or(path);
         let name = file.rsplit('/').next().unwrap_or(file);
-        if let (true, Some(cache)) = (kept.is_some() && is_shared, CacheName::of_mapped_file(name))
+        if let (true, Some(cache)) = (is_shared, CacheName::of_mapped_file(name))
             && self.caches.len() < CACHES
         {
             let folder = Path::new(file).parent().unwrap_or_else(|| Path::new("/")).to_owned();
@@ -287,7 +286,8 @@ c000 nonsense
             inode,
             range: range.to_owned(),
         };
-        let caches = vec![cache("web", 8, "d000-d100"), cache("new", 9, "d100-d200")];
+        let mut caches = vec![cache("web", 8, "d000-d100"), cache("new", 9, "d100-d200")];
+        caches.push(cache("named", 10, "d200-d300"));
         let expected = Maps { memories: vec![memory], library: Some(library), caches, libssl };
         assert_eq!(Maps::parse(maps, "00:01"), expected);
     }
