@@ -6,6 +6,8 @@ case "$1" in purge | 0) ;; *) exit 0 ;; esac
 grep --files-with-matches '^# Written by `rejoin enable ' /etc/rejoin/*.cnf 2>/dev/null | while read -r file; do
     rm -f "$file"
 done
+# Of shares and exporters, which may not remove them themselves: the folder is root's.
+rm -f /run/rejoin/*.sock /run/rejoin/*.sock.lock
 rmdir /run/rejoin /etc/rejoin 2>/dev/null || true
 ! getent passwd rejoin >/dev/null || ! command -v userdel >/dev/null || userdel rejoin 2>/dev/null || true
 exit 0
