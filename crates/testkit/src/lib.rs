@@ -55,6 +55,8 @@ pub mod shipped;
 pub mod site;
 #[cfg(feature = "programs")]
 pub mod stacks;
+#[cfg(feature = "certificates")]
+pub mod staples;
 pub mod valkey;
 #[cfg(feature = "programs")]
 pub mod watched;

@@ -9,6 +9,7 @@ use rcgen::{CertificateParams, KeyPair};
 use crate::certificates::Authority;
 use crate::process::Process;
 use crate::shipped::rejoin;
+use crate::staples::staple;
 
 /// A `rejoin manager`, its folder and its authority; killed when dropped.
 pub struct Managed {
@@ -69,6 +70,11 @@ impl Managed {
     ) -> (String, String) {
         self.authority.issue_for(pair, names, change).write(&self.folder.join(file));
         (self.file(&format!("{file}.pem")), self.file(&format!("{file}.key")))
+    }
+
+    /// An OCSP response about a certificate of its authority, as a file ([`staple`]).
+    pub fn staple(&self, certificate: &str, says: (&str, &[&str])) -> String {
+        staple(&self.folder, &self.authority, certificate, says)
     }
 
     /// Replaces its settings, and starts it anew.

@@ -9,6 +9,7 @@ use rejoin_testkit::manager::Managed;
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::process::Process;
 use rejoin_testkit::stacks::{Counted, Stack, Tls, nginx_listening, started};
+use rejoin_testkit::staples::GOOD;
 
 use super::start;
 use crate::clients::pins::{certify, haproxy};
@@ -209,36 +210,11 @@ fn stapling(managed: &Managed) -> (Process, u16) {
     let (folder, port) = (managed.file("stapling"), reserve());
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut text = STAPLING.replace("FOLDER", &folder).replace("PORT", &port.to_string());
-    text = text.replace("RESPONSE", &staple(managed, &certificate));
+    text = text.replace("RESPONSE", &managed.staple(&certificate, (GOOD, &["-ndays", "2"])));
     text = text.replace("CERTIFICATE", &certificate).replace("KEY", &key);
     let configuration = Path::new(&folder).join("nginx.conf");
     std::fs::write(&configuration, text).expect("a file");
     (nginx_listening(&configuration, port).expect("make test installs nginx"), port)
-}
-
-/// An OCSP response for a certificate of the manager's authority, which says that it is not revoked.
-fn staple(managed: &Managed, certificate: &str) -> String {
-    let pair = rcgen::KeyPair::generate().expect("a key");
-    let (signer, key) = managed.issue(&pair, (&["responder"], "responder"), |parameters| {
-        parameters.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::OcspSigning];
-    });
-    let openssl = |words: &[&str]| {
-        let output = Command::new("openssl").args(words).output().expect("openssl is installed");
-        assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    };
-    let [ca, index, request, response] =
-        ["ca.pem", "index.txt", "request.der", "response.der"].map(|name| managed.file(name));
-    let serial = openssl(&["x509", "-noout", "-serial", "-in", certificate]);
-    let serial = serial.trim().trim_start_matches("serial=");
-    let line = format!("V\t991231000000Z\t\t{serial}\tunknown\t/CN=localhost\n");
-    std::fs::write(&index, line).expect("a file");
-    let request_words = ["-issuer", &ca, "-cert", certificate, "-no_nonce", "-reqout", &request];
-    openssl(&[&["ocsp"], &request_words[..]].concat());
-    let signs = ["-rsigner", &signer, "-rkey", &key, "-CA", &ca, "-index", &index];
-    let answers = ["-reqin", &request, "-respout", &response, "-ndays", "2"];
-    openssl(&[&["ocsp"], &signs[..], &answers[..]].concat());
-    response
 }
 
 /// OpenSSL's server with a certificate for `localhost`.
