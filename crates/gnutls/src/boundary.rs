@@ -2,7 +2,7 @@
 //! has exactly these, or there is no shadow. The fuzz target `gnutls_shadow` is this function.
 //!
 //! ```text
-//! flags, 1 byte: 1 resumed, 2 stapled, 4 priorities of the program's own, 8 verified with flags
+//! flags, 1 byte: 1 asks for no response, 2 stapled, 4 priorities of the program's own, 8 verified with flags
 //! then, each after its length, 2 bytes, big-endian: the stapled response, if there is one, and the certificates
 //! ```
 
@@ -37,7 +37,7 @@ pub fn gnutls_shadow(bytes: &[u8]) -> Option<bool> {
     let Program { gnutls, session, .. } = program;
     let shown = (&chain[..], staple);
     // SAFETY: the session is the program's own, and this thread's.
-    let shadow = unsafe { Shadow::of(gnutls, session, &settings, shown, is_set(1)) };
+    let shadow = unsafe { Shadow::of(gnutls, session, &settings, shown, !is_set(1)) };
     if let Some(shadow) = &shadow {
         assert_eq!(peers(gnutls, shadow), chain);
         assert!(!is_believed(gnutls, shadow), "the program trusts nobody");

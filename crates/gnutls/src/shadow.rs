@@ -61,12 +61,16 @@ impl Shadow {
         session: Session,
         settings: &Settings,
         (chain, staple): (&[&[u8]], Option<&[u8]>),
-        is_resumed: bool,
+        asks_for_staple: bool,
     ) -> Option<Self> {
         let Key { is_of_curve, may_sign } = Key::of(gnutls, chain.first()?)?;
-        let said =
-            records::of_server(Shows { chain, is_of_curve, staple, has_extensions: !is_resumed })?;
-        let mut shadow = Self::new(gnutls, is_resumed)?;
+        let said = records::of_server(Shows {
+            chain,
+            is_of_curve,
+            staple,
+            has_extensions: asks_for_staple,
+        })?;
+        let mut shadow = Self::new(gnutls, asks_for_staple)?;
         shadow.may_sign = may_sign;
         // SAFETY: the caller vouches for `session`.
         unsafe { shadow.like(session, settings) }?;
@@ -78,11 +82,11 @@ impl Shadow {
         is_whole.then_some(shadow)
     }
 
-    /// Makes the session. It asks for stapling only after a full handshake, because a server that resumes a session
-    /// staples nothing.
-    fn new(gnutls: &'static Gnutls, is_resumed: bool) -> Option<Self> {
-        let asks = if is_resumed { GNUTLS_NO_EXTENSIONS } else { 0 };
-        let flags = GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS | asks;
+    /// Makes the session. It asks for stapling if the program's does. After a resumption, too: the manager has kept what
+    /// the server stapled when the session began.
+    fn new(gnutls: &'static Gnutls, asks_for_staple: bool) -> Option<Self> {
+        let none = if asks_for_staple { 0 } else { GNUTLS_NO_EXTENSIONS };
+        let flags = GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_TICKETS | none;
         let mut session = null_mut();
         // SAFETY: `session` has room for the session.
         let made = unsafe { (gnutls.gnutls_init)(&raw mut session, flags) };

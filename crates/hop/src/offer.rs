@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
 use crate::held::Held;
+use crate::hello::{ClientHello, STATUS_REQUEST};
 use crate::waiting::{self, Waiting};
 
 /// The longest wait for the manager's description of the server. The manager sends it before its part of the
@@ -28,6 +29,8 @@ pub struct Offer {
     pub(crate) key: HopKey,
     /// Extensions of the ClientHello that the manager may leave out.
     pub(crate) leaves_out: &'static [u16],
+    /// True if the ClientHello asks for a stapled OCSP response.
+    asks_for_staple: AtomicBool,
     /// The hop, once the manager has the connection.
     hop: Mutex<Option<Held<Hop>>>,
     /// The descriptor under which the program waits for the manager's decision, or -1.
@@ -57,6 +60,7 @@ impl Offer {
             identity_text: identity.to_string(),
             key: key.into(),
             leaves_out,
+            asks_for_staple: AtomicBool::new(false),
             hop: Mutex::default(),
             waits_at: AtomicI32::new(-1),
         });
@@ -101,6 +105,17 @@ impl Offer {
     pub fn taken(&self) -> Option<Taken> {
         let ended = self.take_waiting().and_then(Waiting::end);
         ended.or_else(|| self.lock().take()).map(|hop| Taken { hop })
+    }
+
+    /// Records what the ClientHello asks for.
+    pub(crate) fn note(&self, hello: &ClientHello<'_>) {
+        let asks = hello.wants_more.contains(&STATUS_REQUEST);
+        self.asks_for_staple.store(asks, Ordering::Relaxed);
+    }
+
+    /// Returns true if the ClientHello asks for a stapled OCSP response.
+    pub fn asks_for_staple(&self) -> bool {
+        self.asks_for_staple.load(Ordering::Relaxed)
     }
 
     /// Records that the manager has the connection.

@@ -93,6 +93,7 @@ fn give(
     if port == FTPS {
         return Err(Some(Directly::OwnSession));
     }
+    offer.note(hello);
     let wanted = wanted(hello, (found.peer.ip(), port), &offer).ok_or(Directly::Extension)?;
     let registered = registered::known(sending.registered_of, sending.descriptor);
     if found.is_signalled() || registered::is_elsewhere(tcp, found.inode, registered.as_ref()) {
@@ -405,6 +406,7 @@ fn wanted(
         label: settings::label()?.clone(),
         min_version: (!hello.offers_tls12).then_some(MinVersion::Tls13),
         offers: hello.offers()?,
+        staple: offer.asks_for_staple(),
         identity: offer.identity,
         key: offer.key.clone(),
     })

@@ -300,6 +300,7 @@ mod tests {
                 label: String::new().parse().expect("a label"),
                 min_version: None,
                 offers: Offers { suites: vec![1], groups: vec![1], signatures: vec![1] },
+                staple: false,
                 identity: Token([7; 16]),
                 key: offer.key.clone(),
             };

@@ -49,8 +49,8 @@ pub struct Connected {
     pub early_data: EarlyData,
     /// The server's certificates, its own first. After a resumption, those that were verified when the session began.
     pub chain: Vec<Certificate>,
-    /// The OCSP response that the server stapled (RFC 6066, section 8), unchanged; only for a hop after a full
-    /// handshake.
+    /// The OCSP response that the server stapled (RFC 6066, section 8), unchanged. After a resumption, the one of the
+    /// handshake with which the session began, and only for a hop that asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staple: Option<Base64>,
     /// True if the server supports extended master secrets (RFC 7627); only for a hop over TLS 1.2. Absent if it is

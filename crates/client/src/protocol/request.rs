@@ -136,6 +136,10 @@ pub struct Hop {
     pub min_version: Option<MinVersion>,
     /// The parameters in the program's ClientHello.
     pub offers: Offers,
+    /// True if the ClientHello asks for a stapled OCSP response (RFC 6066, section 8). The program then resumes only where
+    /// what the server stapled when the session began still stands, and gets that. Managers before this field refuse it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub staple: bool,
     /// The PSK identity in the program's ClientHello.
     pub identity: Token,
     /// The PSK, for this connection alone.

@@ -181,7 +181,7 @@ async fn shaken<'a>(
     let (shaken, frames) = exchange.shake(downstream, first.map_err(Failure::from)).await?;
     let answered = offer_guard.answered(shaken);
     let service = service(origin.wish());
-    match answered.and_then(|()| origin.finish(&mut exchange.endpoint, attempt)) {
+    match answered.and_then(|()| origin.finish(&exchange.endpoint, attempt)) {
         Ok((connected, resumes)) => {
             downstream.record(&service, &counted(&connected));
             Some((exchange, connected, resumes, frames))

@@ -86,7 +86,7 @@ async fn serve(
     };
     let offered = (&wish, Some(&hop.offers));
     let origin = match OriginHandshake::of(state, program, offered, spare.is_none()) {
-        Ok(origin) => origin,
+        Ok(origin) => origin.asking_for_staple(hop.staple),
         // The sockets are closed after the answer, which the program looks for when they are.
         Err(failure) => return refused(failure).await,
     };

@@ -59,6 +59,8 @@ pub(crate) struct SessionQuery<'a> {
     pub(crate) accepts: Terms,
     /// True if a session of another name may be used.
     pub(crate) may_cross_names: bool,
+    /// True if the program asks for a stapled response: then only sessions whose response still stands are usable.
+    pub(crate) asks_for_staple: bool,
     /// Returns true if the program's trust accepts the family's certificates for the origin's name now.
     pub(crate) stands: &'a dyn Fn(&Family) -> bool,
     pub(crate) unix_s: u64,
@@ -113,7 +115,14 @@ impl Sessions {
         now_ms: u64,
         least: usize,
     ) -> Result<Offer, Why> {
-        let young = |family: &Arc<Family>| self.is_young(family, now_ms, wish.unix_s);
+        let outdated_ms = match wish.asks_for_staple {
+            true => self.lock().users.get_mut(cache_key).and_then(|kept| kept.outdated_ms),
+            false => None,
+        };
+        let is_outdated =
+            |family: &Family| outdated_ms.is_some_and(|outdated| family.verified_ms <= outdated);
+        let young =
+            |family: &Arc<Family>| self.is_young(family, now_ms, wish) && !is_outdated(family);
         let (young, old): (Vec<_>, Vec<_>) = families.into_iter().partition(young);
         // Verified without the lock: it takes as long as a signature or two.
         let (standing, fallen): (Vec<_>, Vec<_>) =
@@ -151,10 +160,13 @@ impl Sessions {
         candidates.into_iter().find_map(take)
     }
 
-    /// Returns true if the family's certificates were verified recently enough and have not expired.
-    fn is_young(&self, family: &Family, now_ms: u64, unix_s: u64) -> bool {
+    /// Returns true if the family's certificates were verified recently enough and have not expired, and if what was
+    /// stapled with them still stands for a program that asks for it.
+    fn is_young(&self, family: &Family, now_ms: u64, wish: &SessionQuery<'_>) -> bool {
         let age_ms = now_ms.saturating_sub(family.verified_ms);
-        age_ms <= self.settings().verified_within_s * 1_000 && unix_s <= family.chain.not_after_s
+        age_ms <= self.settings().verified_within_s * 1_000
+            && wish.unix_s <= family.chain.not_after_s
+            && (!wish.asks_for_staple || family.stapled.stands(age_ms, wish.unix_s))
     }
 
     /// Stores a session that a server issued to a handshake of the manager's own.
@@ -216,6 +228,14 @@ impl Sessions {
             kept.settle(chain.sha256, address);
         }
         inner.users.resize(cache_key, self.settings().clock.now_ms());
+    }
+
+    /// Notes that a full handshake has shown a stapled response that does not stand for another one. No program that asks
+    /// for a response resumes an older session.
+    pub(crate) fn outdated(&self, cache_key: &CacheKey, now_ms: u64) {
+        if let Some(kept) = self.lock().users.get_mut(cache_key) {
+            kept.outdated_ms = Some(now_ms);
+        }
     }
 
     /// Notes that a connection broke after a session was offered. That says nothing about its family, because the

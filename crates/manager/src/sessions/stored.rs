@@ -14,6 +14,7 @@ use super::addresses::Addresses;
 use crate::protocol::{Fingerprint, Host, Label};
 use crate::trust::certificates::Chain;
 use crate::trust::identity::Identity;
+use crate::trust::staple::Stapled;
 use crate::upstream::policy::Terms;
 
 /// A partition. Sessions are shared only within one.
@@ -68,14 +69,22 @@ pub(crate) struct Family {
     pub(crate) chain: Arc<Chain>,
     /// The time of the verification, by [`Clock::now_ms`](crate::Clock::now_ms).
     pub(crate) verified_ms: u64,
+    /// The answer to the manager's question for a stapled response.
+    pub(crate) stapled: Stapled,
     /// Kept because rustls resumes only while this object exists.
     _identity: Arc<Identity>,
     refused: AtomicBool,
 }
 
 impl Family {
-    pub(crate) fn new(chain: Arc<Chain>, verified_ms: u64, identity: Arc<Identity>) -> Self {
-        Self { chain, verified_ms, _identity: identity, refused: AtomicBool::new(false) }
+    pub(crate) fn new(
+        chain: Arc<Chain>,
+        verified_ms: u64,
+        stapled: Stapled,
+        identity: Arc<Identity>,
+    ) -> Self {
+        let refused = AtomicBool::new(false);
+        Self { chain, verified_ms, stapled, _identity: identity, refused }
     }
 
     /// Notes that a server no longer accepts one of its tickets.
@@ -186,6 +195,9 @@ pub(crate) struct StoredSessions {
     pub(super) addresses: Addresses,
     /// The group that the server chose last, and the terms that it was offered then.
     pub(super) group: Option<(NamedGroup, Terms)>,
+    /// The time of the last full handshake whose stapled response does not stand for another one. What was stapled before
+    /// does not, either.
+    pub(super) outdated_ms: Option<u64>,
     /// The certificates that programs refused, until a full handshake has shown what the server has now.
     doubts: Vec<Doubt>,
     pub(super) history: History,
@@ -209,6 +221,7 @@ impl StoredSessions {
             sessions: VecDeque::new(),
             addresses: Addresses::default(),
             group: None,
+            outdated_ms: None,
             doubts: Vec::new(),
             history: History::default(),
             seen_ms,

@@ -19,6 +19,8 @@ pub(crate) struct Chain {
     pub(crate) not_after_s: u64,
     /// The memory of the certificates.
     pub(crate) bytes: u64,
+    /// True if the server's own certificate lists TLS features (RFC 7633), of which stapling is the only one in use.
+    pub(crate) demands_staple: bool,
     /// The DNS names of the server's own certificate.
     names: Vec<String>,
 }
@@ -40,6 +42,9 @@ impl Chain {
         })
     }
 }
+
+/// The extension that lists the TLS features which a certificate demands (`id-pe-tlsfeature`).
+const TLS_FEATURES: &str = "1.3.6.1.5.5.7.1.24";
 
 /// All chains in use.
 #[derive(Debug, Default)]
@@ -90,8 +95,10 @@ impl Certificates {
         };
         let certificates: Vec<_> = presented.iter().zip(&digests).map(own).collect();
         let names = dns_names(presented.first()?);
+        let demands_staple = has_tls_features(presented.first()?);
         let bytes = presented.iter().map(|der| der.len() as u64).sum();
-        let chain = Arc::new(Chain { certificates, sha256, not_after_s, bytes, names });
+        let chain =
+            Arc::new(Chain { certificates, sha256, not_after_s, bytes, demands_staple, names });
         known.chains.insert(sha256, Arc::downgrade(&chain));
         Some(chain)
     }
@@ -100,6 +107,11 @@ impl Certificates {
 fn not_after_s(der: &[u8]) -> Option<u64> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     u64::try_from(certificate.validity().not_after.timestamp()).ok()
+}
+
+fn has_tls_features(der: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return false };
+    certificate.extensions().iter().any(|of| of.oid.to_id_string() == TLS_FEATURES)
 }
 
 fn dns_names(der: &[u8]) -> Vec<String> {

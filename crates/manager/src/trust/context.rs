@@ -17,8 +17,8 @@ pub(crate) struct HandshakeContext {
     pub(crate) unix_s: u64,
     /// True if the server requested a client certificate.
     pub(crate) certificate_requested: bool,
-    /// The stapled OCSP response, unverified and empty if the server sent none. `None`: the caller does not want it.
-    pub(crate) staple: Option<Vec<u8>>,
+    /// The stapled OCSP response, unverified. `None`: the server sent none, or resumed a session.
+    pub(crate) staple: Option<Arc<[u8]>>,
 }
 
 thread_local! {
@@ -66,8 +66,8 @@ pub(crate) fn note_signed(terms: Terms) {
 /// Notes the OCSP response that the current connection's server stapled.
 pub(crate) fn note_staple(staple: &[u8]) {
     CURRENT.with_borrow_mut(|context| {
-        if let Some(wanted) = context.as_mut().and_then(|context| context.staple.as_mut()) {
-            *wanted = staple.to_vec();
+        if let Some(context) = context.as_mut().filter(|_| !staple.is_empty()) {
+            context.staple = Some(staple.into());
         }
     });
 }

@@ -4,5 +4,6 @@ pub(crate) mod certificates;
 pub(crate) mod context;
 pub(crate) mod identity;
 pub(crate) mod judge;
+pub(crate) mod staple;
 pub(crate) mod verdicts;
 pub(crate) mod verifier;

@@ -13,6 +13,7 @@ use crate::sessions::{CacheKey, Collected, ConnectionStore, Family, Offered, Ses
 use crate::state::State;
 use crate::trust::context::{self, HandshakeContext};
 use crate::trust::identity::Identity;
+use crate::trust::staple::Stapled;
 use crate::upstream::policy::Terms;
 use crate::upstream::server_hello::{FirstBytes, Kept, ServerHello};
 
@@ -171,7 +172,8 @@ impl Endpoint {
                 let chain = state.certificates.intern(self.tls.peer_certificates()?)?;
                 state.sessions.settle(cache_key, &chain, self.peer.ip());
                 let now_ms = state.settings.clock.now_ms();
-                Arc::new(Family::new(chain, now_ms, Arc::clone(&self.identity)))
+                let stapled = Stapled::of(self.context.staple.as_ref(), &chain);
+                Arc::new(Family::new(chain, now_ms, stapled, Arc::clone(&self.identity)))
             }
         };
         let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
@@ -184,6 +186,14 @@ impl Endpoint {
         let cache_key = cache_key.clone();
         self.keeper = Some(Keeper { cache_key, family, alpn, terms, expires_ms });
         Some(())
+    }
+
+    /// Returns true if the server stapled a response that does not stand for another handshake's.
+    pub(crate) fn has_unusable_staple(&self, state: &State) -> bool {
+        let Some(staple) = &self.context.staple else { return false };
+        let presented = self.tls.peer_certificates().unwrap_or_default();
+        let chain = state.certificates.intern(presented);
+        chain.is_none_or(|chain| Stapled::of(Some(staple), &chain) == Stapled::Unusable)
     }
 
     /// Returns the terms of this handshake.
@@ -224,7 +234,7 @@ impl Endpoint {
                 alpn: keeper.alpn.clone(),
                 terms: keeper.terms,
                 // rustls stores a copy of the certificates with each session.
-                bytes: bytes + keeper.family.chain.bytes,
+                bytes: bytes + keeper.family.chain.bytes + keeper.family.stapled.bytes(),
             };
             state.sessions.keep(&keeper.cache_key, session);
         }

@@ -41,6 +41,7 @@ struct HandshakeRequest<'a> {
     /// `Err`: the reason why no sessions are shared.
     shares: Result<(), Why>,
     early: Option<ZeroRtt<'a>>,
+    asks_for_staple: bool,
 }
 
 /// 0-RTT data: sent with the first flight, if a session allows it.
@@ -159,6 +160,11 @@ impl<'a> OriginHandshake<'a> {
         }
     }
 
+    /// Sets whether the program asks the server for a stapled OCSP response.
+    pub(crate) fn asking_for_staple(self, asks_for_staple: bool) -> Self {
+        Self { request: HandshakeRequest { asks_for_staple, ..self.request }, ..self }
+    }
+
     pub(crate) fn wish(&self) -> &Connect {
         self.request.connect
     }
@@ -183,7 +189,7 @@ impl<'a> OriginHandshake<'a> {
         let mut upstream = Upstream::new(endpoint, tcp);
         let tried = (&mut upstream, &attempt);
         try_session(self.state, &self.request, tried, self.deadline).await?;
-        let (connected, resumes) = self.finish(&mut upstream, attempt)?;
+        let (connected, resumes) = self.finish(&upstream, attempt)?;
         if !upstream.renegotiates_securely() {
             if let OfferedSession(Some((offered, _))) = &resumes {
                 // Later connections without a spare socket would be made because of it.
@@ -200,9 +206,7 @@ impl<'a> OriginHandshake<'a> {
 
     /// Begins a handshake with this server, which the caller completes.
     pub(crate) fn begin(&self, peer: SocketAddr) -> Result<(Endpoint, Attempt), Failure> {
-        let (mut endpoint, attempt) = begin(self.state, &self.request, peer, true)?;
-        endpoint.context.staple = Some(Vec::new());
-        Ok((endpoint, attempt))
+        begin(self.state, &self.request, peer, true)
     }
 
     /// Returns a guard for the session that was offered.
@@ -213,12 +217,17 @@ impl<'a> OriginHandshake<'a> {
     /// Completes the handshake: reports the outcome, with the stapled OCSP response.
     pub(crate) fn finish(
         &self,
-        endpoint: &mut Endpoint,
+        endpoint: &Endpoint,
         attempt: Attempt,
     ) -> Result<(Connected, OfferedSession), Failure> {
         let (connected, resumes) = finish(self.state, &self.request, endpoint, attempt)?;
-        let staple = endpoint.context.staple.take().filter(|staple| !staple.is_empty());
-        let staple = staple.map(|staple| Base64(staple.into()));
+        let staple = match &resumes {
+            OfferedSession(Some((offered, _))) if connected.resumed => {
+                offered.family.stapled.response().filter(|_| self.request.asks_for_staple)
+            }
+            _ => endpoint.context.staple.as_ref(),
+        };
+        let staple = staple.map(|staple| Base64(staple.to_vec().into()));
         Ok((Connected { staple, ..connected }, resumes))
     }
 
@@ -351,8 +360,18 @@ impl<'a> HandshakeRequest<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        let (policy, early) = (policy.into(), None);
-        Ok(Self { connect, judge, policy, config, identity, cache_key, shares, early })
+        let (policy, early, asks_for_staple) = (policy.into(), None, false);
+        Ok(Self {
+            connect,
+            judge,
+            policy,
+            config,
+            identity,
+            cache_key,
+            shares,
+            early,
+            asks_for_staple,
+        })
     }
 
     fn may_resume(&self, state: &State) -> bool {
@@ -490,6 +509,7 @@ fn take(
         accepts: request.policy.accepts(),
         // The certificates of the other name might not be those that the program wants.
         may_cross_names: !request.judge.is_programs(),
+        asks_for_staple: request.asks_for_staple,
         stands: &stands,
         unix_s,
     })
@@ -535,6 +555,9 @@ fn finish(
             let detail = "the server accepted 0-RTT data for a different ALPN protocol";
             return Err(Failure::new(ErrorKind::TlsFailed, detail));
         }
+    }
+    if endpoint.has_unusable_staple(state) {
+        state.sessions.outdated(&request.cache_key, state.settings.clock.now_ms());
     }
     let session_of = offered.as_ref().and_then(|(offered, _)| offered.session_of.clone());
     let session_of = session_of.filter(|_| resumed);

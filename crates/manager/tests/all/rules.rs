@@ -5,6 +5,7 @@ mod addresses;
 mod freshness;
 mod partitions;
 mod sharing;
+mod staples;
 mod verification;
 
 use std::io::{Read, Write};

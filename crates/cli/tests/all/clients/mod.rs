@@ -16,6 +16,7 @@ mod policy;
 mod quiet;
 mod refusals;
 mod security;
+mod staples;
 mod trouble;
 
 use rejoin_testkit::clients::matrix;

@@ -21,13 +21,13 @@ pub(crate) fn certify(managed: &Managed, file: &str, names: &[&str]) -> (String,
 }
 
 /// A program that can pin a key, and its exit code if the server has another.
-type Pinning = (&'static str, i32);
+pub(super) type Pinning = (&'static str, i32);
 
-const CURL: Pinning = ("curl", 90);
-const WGET: Pinning = ("wget", 5);
+pub(super) const CURL: Pinning = ("curl", 90);
+pub(super) const WGET: Pinning = ("wget", 5);
 
 /// Visits a name at a port, through Rejoin or without it. Returns the exit code, and the page or Rejoin's line.
-fn visit(
+pub(super) fn visit(
     managed: &Managed,
     program: Pinning,
     (name, port): (&str, u16),
