@@ -10,6 +10,8 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
+use rejoin_hop::Asks;
+
 use crate::ffi::{Credentials, GNUTLS_CLIENT, GNUTLS_CRD_CERTIFICATE, Gnutls, Session};
 use crate::priorities::Priorities;
 use crate::settings::{Flags, Settings};
@@ -36,8 +38,9 @@ pub fn gnutls_shadow(bytes: &[u8]) -> Option<bool> {
     let settings = Settings { priorities: Some(priorities), flags, ..Settings::default() };
     let Program { gnutls, session, .. } = program;
     let shown = (&chain[..], staple);
+    let asks = Asks { staple: !is_set(1), extended_master_secret: !is_set(1) };
     // SAFETY: the session is the program's own, and this thread's.
-    let shadow = unsafe { Shadow::of(gnutls, session, &settings, shown, !is_set(1)) };
+    let shadow = unsafe { Shadow::of(gnutls, session, &settings, shown, asks) };
     if let Some(shadow) = &shadow {
         assert_eq!(peers(gnutls, shadow), chain);
         assert!(!is_believed(gnutls, shadow), "the program trusts nobody");

@@ -240,7 +240,7 @@ impl Connection {
     /// The same as [`step`](Self::step).
     unsafe fn finish(&self, gnutls: &'static Gnutls, offered: &Offered) -> c_int {
         *self.course() = Course::Over;
-        let (taken, asks_for_staple) = (offered.offer.taken(), offered.offer.asks_for_staple());
+        let (taken, asks) = (offered.offer.taken(), offered.offer.asks());
         // SAFETY: the caller vouches for the session.
         if !unsafe { self.is_by_key(gnutls) } {
             // The server itself answered, and GnuTLS has had it judged. The manager took no part, or forwarded.
@@ -253,7 +253,7 @@ impl Connection {
             // If the hop was lost on the way, nobody says who the server is.
             let (found, settings) = (taken.as_ref()?.described()?, self.settings());
             // SAFETY: the caller vouches for the session.
-            unsafe { Shown::of(gnutls, self.session(), &settings, (found, asks_for_staple)) }
+            unsafe { Shown::of(gnutls, self.session(), &settings, (found, asks)) }
         });
         let is_shown = shown.flatten().is_some_and(|shown| self.shown.set(shown).is_ok());
         let Some(taken) = taken.filter(|_| is_shown) else {

@@ -25,8 +25,8 @@ pub(crate) struct Shows<'a> {
     pub(crate) is_of_curve: bool,
     /// The stapled OCSP response about its own certificate.
     pub(crate) staple: Option<&'a [u8]>,
-    /// True if the client sends optional extensions.
-    pub(crate) has_extensions: bool,
+    /// True if the client asks for extended master secrets.
+    pub(crate) has_extended_master_secret: bool,
 }
 
 /// Writes the records. `None`: a certificate or the list is too long for TLS.
@@ -50,7 +50,7 @@ fn server_hello(shows: Shows<'_>) -> Option<Vec<u8>> {
     let extension =
         |kind: u16, content: &[u8]| Some([&kind.to_be_bytes()[..], &vector(2, content)?].concat());
     let mut extensions = extension(RENEGOTIATION_INFO, &[0])?;
-    if shows.has_extensions {
+    if shows.has_extended_master_secret {
         extensions.extend(extension(EXTENDED_MASTER_SECRET, &[])?);
     }
     if shows.staple.is_some() {
@@ -100,7 +100,12 @@ mod tests {
     #[test]
     fn the_certificates_follow_the_hello() {
         let chain = [&b"own"[..], b"issuer"];
-        let shows = Shows { chain: &chain, is_of_curve: true, staple: None, has_extensions: true };
+        let shows = Shows {
+            chain: &chain,
+            is_of_curve: true,
+            staple: None,
+            has_extended_master_secret: true,
+        };
         let said = messages(&of_server(shows).unwrap());
         assert_eq!(said.len(), 2);
         assert_eq!(said[0].0, SERVER_HELLO);
@@ -113,7 +118,8 @@ mod tests {
     #[test]
     fn a_staple_is_announced_and_comes_last() {
         let (chain, staple) = ([&b"own"[..]], Some(&b"good"[..]));
-        let shows = Shows { chain: &chain, is_of_curve: false, staple, has_extensions: true };
+        let shows =
+            Shows { chain: &chain, is_of_curve: false, staple, has_extended_master_secret: true };
         let said = messages(&of_server(shows).unwrap());
         assert_eq!(said[0].1[35..37], ECDHE_RSA);
         assert!(said[0].1.ends_with(&[0, 5, 0, 0]));
@@ -123,7 +129,12 @@ mod tests {
     #[test]
     fn what_is_long_is_in_several_records_or_too_long() {
         let long = vec![7; 40_000];
-        let of = |chain| Shows { chain, is_of_curve: false, staple: None, has_extensions: false };
+        let of = |chain| Shows {
+            chain,
+            is_of_curve: false,
+            staple: None,
+            has_extended_master_secret: false,
+        };
         let chain = [&long[..]];
         let shows = of(&chain);
         let said = messages(&of_server(shows).unwrap());

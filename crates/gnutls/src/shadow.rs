@@ -11,6 +11,8 @@ use std::ptr::null_mut;
 
 use libc::{size_t, ssize_t};
 
+use rejoin_hop::Asks;
+
 use crate::ffi::{
     Certificate, Datum, GNUTLS_CLIENT, GNUTLS_CRD_CERTIFICATE, GNUTLS_E_AGAIN,
     GNUTLS_KEY_DIGITAL_SIGNATURE, GNUTLS_NO_EXTENSIONS, GNUTLS_NO_TICKETS, GNUTLS_NONBLOCK,
@@ -61,16 +63,17 @@ impl Shadow {
         session: Session,
         settings: &Settings,
         (chain, staple): (&[&[u8]], Option<&[u8]>),
-        asks_for_staple: bool,
+        asks: Asks,
     ) -> Option<Self> {
         let Key { is_of_curve, may_sign } = Key::of(gnutls, chain.first()?)?;
         let said = records::of_server(Shows {
             chain,
             is_of_curve,
             staple,
-            has_extensions: asks_for_staple,
+            // A session without extensions has not asked for it.
+            has_extended_master_secret: asks.staple && asks.extended_master_secret,
         })?;
-        let mut shadow = Self::new(gnutls, asks_for_staple)?;
+        let mut shadow = Self::new(gnutls, asks.staple)?;
         shadow.may_sign = may_sign;
         // SAFETY: the caller vouches for `session`.
         unsafe { shadow.like(session, settings) }?;

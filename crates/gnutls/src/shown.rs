@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rejoin_client::protocol::Connected;
-use rejoin_hop::{SUITES, Taken, debug};
+use rejoin_hop::{Asks, SUITES, Taken, debug};
 
 use crate::ffi::{
     GNUTLS_KX_ECDHE_RSA, GNUTLS_MAC_AEAD, GNUTLS_TLS1_2, GNUTLS_TLS1_3, Gnutls, Session,
@@ -43,8 +43,8 @@ enum Report {
 }
 
 impl Shown {
-    /// Describes a server to a program whose ClientHello asked for a stapled response, or not. `None`: the manager's
-    /// description has something that libgnutls does not know.
+    /// Describes a server to a program whose ClientHello asked for this. `None`: the manager's description has something
+    /// that libgnutls does not know.
     ///
     /// # Safety
     /// `session` is valid, and in no other thread's use.
@@ -52,7 +52,7 @@ impl Shown {
         gnutls: &'static Gnutls,
         session: Session,
         settings: &Settings,
-        (found, asks_for_staple): (Connected, bool),
+        (found, asks): (Connected, Asks),
     ) -> Option<Self> {
         let version = match found.version.as_str() {
             "TLSv1.2" => GNUTLS_TLS1_2,
@@ -63,10 +63,10 @@ impl Shown {
         let (exchange, cipher, mac) = suite(gnutls, number)?;
         let ders = found.chain.iter().map(|certificate| Some(&*certificate.der.as_ref()?.0));
         let chain = ders.map(|der| der.map(|der| &der[..])).collect::<Option<Vec<&[u8]>>>()?;
-        let staple = found.staple.as_ref().filter(|_| asks_for_staple);
+        let staple = found.staple.as_ref().filter(|_| asks.staple);
         let shown = (&chain[..], staple.map(|staple| &staple.0[..]));
         // SAFETY: the caller vouches for `session`.
-        let shadow = unsafe { Shadow::of(gnutls, session, settings, shown, asks_for_staple) }?;
+        let shadow = unsafe { Shadow::of(gnutls, session, settings, shown, asks) }?;
         let group = found.group.clone();
         let (status, report) = (AtomicU32::new(c_uint::MAX), Report::Pending { passed: false });
         let report = Mutex::new(report);

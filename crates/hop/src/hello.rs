@@ -17,6 +17,8 @@ pub struct ClientHello<'a> {
     pub protocols: Vec<&'a [u8]>,
     /// True if TLS 1.2 is among the versions.
     pub offers_tls12: bool,
+    /// True if it offers extended master secrets (RFC 7627).
+    pub offers_extended_master_secret: bool,
     /// Extensions for things that the manager does not forward: OCSP stapling, certificate timestamps, smaller records,
     /// and everything unknown here.
     pub wants_more: Vec<u16>,
@@ -31,9 +33,9 @@ const CLIENT_HELLO: u8 = 1;
 const RECORD_HEADER: usize = 5;
 
 /// Extensions that the manager sends by itself, or that a server can do without: point formats, padding,
-/// encrypt-then-MAC, extended master secret, compressed certificates, session tickets, PSK key exchange modes,
+/// encrypt-then-MAC, compressed certificates, session tickets, PSK key exchange modes,
 /// post-handshake authentication, key shares, renegotiation.
-const USUAL: [u16; 10] = [11, 21, 22, 23, 27, 35, 45, 49, 51, 0xff01];
+const USUAL: [u16; 9] = [11, 21, 22, 27, 35, 45, 49, 51, 0xff01];
 /// The suite of hops, and the groups of the manager's end: X25519, P-256, P-384, P-521, X448.
 const HOP_SUITE: u16 = 0x1301;
 const HOP_GROUPS: [u16; 5] = [0x1d, 0x17, 0x18, 0x19, 0x1e];
@@ -44,6 +46,7 @@ pub const STATUS_REQUEST: u16 = 5;
 const SUPPORTED_GROUPS: u16 = 10;
 const SIGNATURE_ALGORITHMS: u16 = 13;
 const ALPN: u16 = 16;
+const EXTENDED_MASTER_SECRET: u16 = 23;
 const RECORD_SIZE_LIMIT: u16 = 28;
 /// The size of records without a limit. The manager asks for none.
 const RECORD_BYTES: usize = 16 * 1024;
@@ -75,6 +78,7 @@ impl<'a> ClientHello<'a> {
             server_name: None,
             protocols: Vec::new(),
             offers_tls12: false,
+            offers_extended_master_secret: false,
             wants_more: Vec::new(),
             suites,
             groups: &[],
@@ -109,6 +113,7 @@ impl<'a> ClientHello<'a> {
             SUPPORTED_GROUPS => self.groups = content.vector(2)?,
             SIGNATURE_ALGORITHMS => self.signatures = content.vector(2)?,
             RECORD_SIZE_LIMIT if content.number(2)? >= RECORD_BYTES => {}
+            EXTENDED_MASTER_SECRET => self.offers_extended_master_secret = true,
             usual if USUAL.contains(&usual) => {}
             more => self.wants_more.push(more),
         }
@@ -215,6 +220,7 @@ mod tests {
             (SUPPORTED_VERSIONS, vector(1, &[3, 4, 3, 3])),
             (SUPPORTED_GROUPS, vector(2, &[0x11, 0xec, 0, 0x1d])),
             (SIGNATURE_ALGORITHMS, vector(2, &[8, 4, 4, 3])),
+            (EXTENDED_MASTER_SECRET, vec![]),
             key(b"identity"),
         ]);
         let expected = ClientHello {
@@ -222,6 +228,7 @@ mod tests {
             server_name: Some(b"example.com"),
             protocols: vec![b"h2", b"http/1.1"],
             offers_tls12: true,
+            offers_extended_master_secret: true,
             wants_more: vec![],
             suites: &SUITES_OF_TLS13,
             groups: &[0x11, 0xec, 0, 0x1d],

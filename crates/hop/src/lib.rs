@@ -33,6 +33,6 @@ mod waiting;
 pub use hello::ClientHello;
 pub use hello::{STATUS_REQUEST, SUITES};
 pub use hooks::{guarded, hooks};
-pub use offer::{Offer, Taken};
+pub use offer::{Asks, Offer, Taken};
 pub use rejoin_client::protocol::Directly;
 pub use settings::is_manager_there;

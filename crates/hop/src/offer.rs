@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rejoin_abi::gate::{Gated, Locked, outside};
@@ -29,12 +29,21 @@ pub struct Offer {
     pub(crate) key: HopKey,
     /// Extensions of the ClientHello that the manager may leave out.
     pub(crate) leaves_out: &'static [u16],
-    /// True if the ClientHello asks for a stapled OCSP response.
-    asks_for_staple: AtomicBool,
+    /// What the ClientHello asks the server for, once it is known.
+    asks: OnceLock<Asks>,
     /// The hop, once the manager has the connection.
     hop: Mutex<Option<Held<Hop>>>,
     /// The descriptor under which the program waits for the manager's decision, or -1.
     waits_at: AtomicI32,
+}
+
+/// Extensions of a ClientHello that matter where the server's answer is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asks {
+    /// A stapled OCSP response (RFC 6066, section 8).
+    pub staple: bool,
+    /// Extended master secrets (RFC 7627).
+    pub extended_master_secret: bool,
 }
 
 /// A connection that the manager made, and that the program has not verified yet. Dropping it ends the connection: the
@@ -60,7 +69,7 @@ impl Offer {
             identity_text: identity.to_string(),
             key: key.into(),
             leaves_out,
-            asks_for_staple: AtomicBool::new(false),
+            asks: OnceLock::new(),
             hop: Mutex::default(),
             waits_at: AtomicI32::new(-1),
         });
@@ -109,13 +118,16 @@ impl Offer {
 
     /// Records what the ClientHello asks for.
     pub(crate) fn note(&self, hello: &ClientHello<'_>) {
-        let asks = hello.wants_more.contains(&STATUS_REQUEST);
-        self.asks_for_staple.store(asks, Ordering::Relaxed);
+        // A ClientHello is looked for once.
+        let _ = self.asks.set(Asks {
+            staple: hello.wants_more.contains(&STATUS_REQUEST),
+            extended_master_secret: hello.offers_extended_master_secret,
+        });
     }
 
-    /// Returns true if the ClientHello asks for a stapled OCSP response.
-    pub fn asks_for_staple(&self) -> bool {
-        self.asks_for_staple.load(Ordering::Relaxed)
+    /// Returns what the ClientHello asks the server for: nothing before it is sent.
+    pub fn asks(&self) -> Asks {
+        self.asks.get().copied().unwrap_or_default()
     }
 
     /// Records that the manager has the connection.

@@ -406,7 +406,7 @@ fn wanted(
         label: settings::label()?.clone(),
         min_version: (!hello.offers_tls12).then_some(MinVersion::Tls13),
         offers: hello.offers()?,
-        staple: offer.asks_for_staple(),
+        staple: offer.asks().staple,
         identity: offer.identity,
         key: offer.key.clone(),
     })

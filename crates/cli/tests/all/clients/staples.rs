@@ -63,6 +63,22 @@ fn wrong(at: usize, tls: Tls, case: &Case) -> Option<String> {
     (!is_right).then(|| format!("case {at} over TLS {}: exit code {code}, {line}", tls.number()))
 }
 
+/// wget whose ClientHello has no extended master secrets (RFC 7627) sees the server of a full handshake, too.
+#[test]
+fn wget_sees_no_more_extensions_than_it_asks_for() {
+    let managed = Managed::start("staples-extensions");
+    let (_server, port) = stapling(&managed, Tls::V13, &CASES[1]);
+    let mut command = Command::new("wget");
+    command.args(["-q", "-O-", "--tries=1", "--ciphers=NORMAL:%NO_SESSION_HASH"]);
+    command.arg(format!("--ca-certificate={}", managed.file("ca.pem")));
+    command.arg(format!("https://localhost:{port}/")).env("REJOIN_DEBUG", "1");
+    command.env("LD_PRELOAD", rejoin_testkit::shipped::library("librejoin_preload.so"));
+    let output = command.env("REJOIN_MANAGER", managed.socket()).output().expect("it is installed");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("through the manager: in full"), "{told}");
+    assert!(output.status.success(), "{told}");
+}
+
 /// curl that asks for the response makes its connection itself, and says what it says without Rejoin.
 fn asks(managed: &Managed, (host, port): (&str, u16), is_good: bool) {
     let mut command = Command::new("curl");
