@@ -81,7 +81,8 @@ pub enum Why {
     NoSession,
     /// Sessions were stored, and each has been used.
     AllUsed,
-    /// The stored sessions, or their verification, are too old.
+    /// The stored sessions, or their verification, are too old, or a hop asked for a stapled response and theirs no longer
+    /// stands.
     TooOld,
     /// The program's trust settings do not accept the certificates of the stored sessions.
     NotTrusted,
