@@ -403,7 +403,8 @@ target/typescript: | setup
 	@npm install --silent --no-audit --no-fund --prefix $@.part typescript@5.9.3 @types/node@18.19.130
 	@mv $@.part $@
 
-## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`; and Python 3.9,
+## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients` and
+## `cargo test --package rejoin-cli --test all newer_gnutls -- --ignored`; and Python 3.9,
 ## of Debian 11, and 3.13, which run as they are, for `make test-all`: nothing is installed.
 target/programs-13 target/python3.13: SUITE := trixie
 target/python3.9: SUITE := bullseye

@@ -62,6 +62,25 @@ impl Shadow {
         gnutls: &'static Gnutls,
         session: Session,
         settings: &Settings,
+        shown: (&[&[u8]], Option<&[u8]>),
+        asks: Asks,
+    ) -> Option<Self> {
+        // SAFETY: the caller vouches for `session`.
+        let of = |asks| unsafe { Self::that_asks(gnutls, session, settings, shown, asks) };
+        // A session without extensions serves programs that ask for no stapling, unless they demand extended master
+        // secrets (`%FORCE_SESSION_HASH`, FIPS 140).
+        let may_demand = asks.extended_master_secret && !asks.staple;
+        of(asks).or_else(|| if may_demand { of(Asks { staple: true, ..asks }) } else { None })
+    }
+
+    /// Makes the shadow of a session whose ClientHello asks for this.
+    ///
+    /// # Safety
+    /// The same as for [`of`](Self::of).
+    unsafe fn that_asks(
+        gnutls: &'static Gnutls,
+        session: Session,
+        settings: &Settings,
         (chain, staple): (&[&[u8]], Option<&[u8]>),
         asks: Asks,
     ) -> Option<Self> {

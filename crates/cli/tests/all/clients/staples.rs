@@ -5,6 +5,7 @@ use std::process::Command;
 
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::process::Process;
+use rejoin_testkit::shipped;
 use rejoin_testkit::stacks::{Tls, started};
 use rejoin_testkit::staples::{GOOD, REVOKED};
 
@@ -66,17 +67,37 @@ fn wrong(at: usize, tls: Tls, case: &Case) -> Option<String> {
 /// wget whose ClientHello has no extended master secrets (RFC 7627) sees the server of a full handshake, too.
 #[test]
 fn wget_sees_no_more_extensions_than_it_asks_for() {
-    let managed = Managed::start("staples-extensions");
+    visit_with("less", Command::new("wget"), "NORMAL:%NO_SESSION_HASH");
+}
+
+/// wget of GnuTLS 3.8, which may ask for no stapled response and demand extended master secrets, as FIPS 140 does.
+#[test]
+#[ignore = "needs `make target/programs-13`"]
+fn wget_of_a_newer_gnutls_sees_the_extension_that_it_demands() {
+    let root = shipped::target().join("programs-13/root");
+    let loaders = root.join("usr/lib").join(format!("{}-linux-gnu", std::env::consts::ARCH));
+    let loader =
+        if cfg!(target_arch = "x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
+    let mut command = Command::new(loaders.join(loader));
+    command.arg("--library-path").arg(&loaders).arg(root.join("usr/bin/wget"));
+    visit_with("more", command, "NORMAL:%NO_STATUS_REQUEST:%FORCE_SESSION_HASH");
+}
+
+/// Visits a server twice through the manager with these priorities.
+fn visit_with(name: &str, mut wget: Command, priorities: &str) {
+    let managed = Managed::start(&format!("staples-{name}"));
     let (_server, port) = stapling(&managed, Tls::V13, &CASES[1]);
-    let mut command = Command::new("wget");
-    command.args(["-q", "-O-", "--tries=1", "--ciphers=NORMAL:%NO_SESSION_HASH"]);
-    command.arg(format!("--ca-certificate={}", managed.file("ca.pem")));
-    command.arg(format!("https://localhost:{port}/")).env("REJOIN_DEBUG", "1");
-    command.env("LD_PRELOAD", rejoin_testkit::shipped::library("librejoin_preload.so"));
-    let output = command.env("REJOIN_MANAGER", managed.socket()).output().expect("it is installed");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("through the manager: in full"), "{told}");
-    assert!(output.status.success(), "{told}");
+    wget.args(["-q", "-O-", "--tries=1", &format!("--ciphers={priorities}")]);
+    wget.arg(format!("--ca-certificate={}", managed.file("ca.pem")));
+    wget.arg(format!("https://localhost:{port}/")).env("REJOIN_DEBUG", "1");
+    wget.env("LD_PRELOAD", shipped::library("librejoin_preload.so"));
+    wget.env("REJOIN_MANAGER", managed.socket());
+    for how in ["in full", "resumed"] {
+        let output = wget.output().expect("it is installed");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(&format!("through the manager: {how}")), "{told}");
+        assert!(output.status.success(), "{told}");
+    }
 }
 
 /// curl that asks for the response makes its connection itself, and says what it says without Rejoin.
@@ -85,7 +106,7 @@ fn asks(managed: &Managed, (host, port): (&str, u16), is_good: bool) {
     command.args(["-sS", "--cert-status", "--cacert", &managed.file("ca.pem")]);
     command.arg(format!("https://{host}:{port}/"));
     let without = command.output().expect("it is installed");
-    command.env("LD_PRELOAD", rejoin_testkit::shipped::library("librejoin_preload.so"));
+    command.env("LD_PRELOAD", shipped::library("librejoin_preload.so"));
     let with = command.env("REJOIN_MANAGER", managed.socket()).output().expect("it is installed");
     assert_eq!(without.status.success(), is_good, "{without:?}");
     assert_eq!((with.status, with.stderr), (without.status, without.stderr));
