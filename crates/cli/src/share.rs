@@ -3,7 +3,6 @@
 use std::os::unix::net::UnixListener as Listener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_outlet::{Peers, Sds, Share, follow};
@@ -11,12 +10,11 @@ use rejoin_store::{CacheName, Error, SharedKeys, Store};
 use rejoin_tickets::Reschedule;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::keys::source::complain;
 use crate::schedule::{Turns, tell_of_cluster};
 use crate::units::Bytes;
-use crate::watch::{Lost, Watch};
+use crate::watch::Watch;
 use crate::{cluster, process, runtime, terminal};
 
 /// The default socket.
@@ -92,26 +90,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tokio::select! {
             never = share.serve(listener) => match never {},
             served = sds_served => served,
-            () = follow(Arc::new(keys), rings) => Ok(()),
-            lost = lost(&store, &watch) => anyhow::bail!(
-                "{}, because nobody else has its keys and sessions any more: start it again, as its unit does",
-                lost.ends("share", &store)
-            ),
+            lost = follow(Arc::new(keys), rings, || watch.lost(&store)) => match lost {
+                None => Ok(()),
+                Some(lost) => anyhow::bail!(
+                    "{}, because nobody else has its keys and sessions any more: start it again, as its unit does",
+                    lost.ends("share", &store)
+                ),
+            },
             () = terminal::interrupted() => Ok(()),
         }
     })
-}
-
-/// Waits until other processes open another cache of this name, or none, or this one is cut short.
-async fn lost(store: &Store, watch: &Watch) -> Lost {
-    let mut look = interval(Duration::from_secs(1));
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        if let Some(lost) = watch.lost(store) {
-            return lost;
-        }
-        look.tick().await;
-    }
 }
 
 /// Opens the cache, or makes it.

@@ -11,13 +11,22 @@ use tokio::time::{MissedTickBehavior, interval};
 /// The newest ring; `None` until there is one.
 pub type Rings = watch::Receiver<Option<Arc<KeyRing>>>;
 
-/// Follows the ring of a cache once a second, for as long as anybody receives it. Makes keys that are due, unless a
-/// cluster's agent does.
-pub async fn follow(keys: Arc<SharedKeys>, rings: watch::Sender<Option<Arc<KeyRing>>>) {
+/// Follows the ring of a cache once a second, for as long as anybody receives it, or until `lost` says why nobody else has
+/// the cache any more. Makes keys that are due, unless a cluster's agent does.
+pub async fn follow<L>(
+    keys: Arc<SharedKeys>,
+    rings: watch::Sender<Option<Arc<KeyRing>>>,
+    lost: impl Fn() -> Option<L>,
+) -> Option<L> {
     let mut look = every_second();
     while !rings.is_closed() {
         look.tick().await;
-        if let Some(ring) = keys.newer(now_s()) {
+        let newer = keys.newer(now_s());
+        // After the look: in a cache that was removed before it, it has made keys that nobody else has.
+        if let Some(lost) = lost() {
+            return Some(lost);
+        }
+        if let Some(ring) = newer {
             rings.send_replace(Some(Arc::new(ring)));
             let keys = Arc::clone(&keys);
             // It waits for the disk.
@@ -25,6 +34,7 @@ pub async fn follow(keys: Arc<SharedKeys>, rings: watch::Sender<Option<Arc<KeyRi
             let _ = kept.await;
         }
     }
+    None
 }
 
 pub(crate) fn every_second() -> tokio::time::Interval {

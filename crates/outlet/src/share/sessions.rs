@@ -142,7 +142,7 @@ impl Visits {
 
     fn keep(&mut self, id: SessionId, visit: Visit) {
         if self.by_id.insert(id, visit).is_some() {
-            return;
+            self.order.retain(|known| *known != id);
         }
         self.order.push_back(id);
         if self.order.len() > Self::MOST

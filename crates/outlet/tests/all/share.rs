@@ -42,8 +42,12 @@ impl Served {
                 let listener = UnixListener::bind(socket).expect("a socket");
                 listening.send(()).expect("the test waits");
                 let (rings, followed) = tokio::sync::watch::channel(None);
-                let share = Share::new(shared, followed, Peers::new([]));
-                tokio::join!(share.serve(listener), follow(Arc::new(keys), rings));
+                let share = Share::new(Arc::clone(&shared), followed, Peers::new([]));
+                let lost = || (!shared.facts().is_named).then_some(());
+                tokio::select! {
+                    never = share.serve(listener) => match never {},
+                    _ = follow(Arc::new(keys), rings, lost) => {}
+                }
             });
         });
         ready.recv().expect("it listens");
@@ -146,6 +150,23 @@ fn keys_follow_the_ring_and_differ_by_context_and_form() {
     assert_eq!(follower.states(), ["encrypting"]);
 }
 
+/// A process that has the cache still would make keys that nobody else has.
+#[test]
+fn no_keys_follow_the_removal_of_the_cache() {
+    let removed_after = |after_ms| {
+        let served = Served::start();
+        let first = json!({"rejoin": 1, "keys": {"context": "shop", "form": "raw80"}});
+        let mut client = served.connect(first);
+        client.receive();
+        std::thread::sleep(Duration::from_millis(after_ms));
+        let name = "web".parse().expect("a name");
+        assert!(Store::remove(served.folder.path(), &name).expect("removed"));
+        assert_eq!(client.try_receive(), None);
+    };
+    let all = (0..12).map(|turn| std::thread::spawn(move || removed_after(turn * 83)));
+    all.collect::<Vec<_>>().into_iter().for_each(|one| one.join().expect("it ends"));
+}
+
 #[test]
 fn a_new_lifetime_of_tickets_is_sent_at_once() {
     let served = Served::start();
@@ -189,6 +210,27 @@ fn a_session_is_taken_once_and_only_in_its_context() {
     shop.send(&put("three", None));
     shop.send(&json!({"take": id("three")}));
     assert_eq!((shop.receive(), shop.receive()), (json!({"stored": true}), session("three")));
+}
+
+#[test]
+fn a_history_is_kept_for_the_sessions_found_last() {
+    let served = Served::start();
+    let mut shop = served.sessions("shop");
+    let get = |shop: &mut Client, name: &str| {
+        assert_eq!(shop.ask(json!({"get": id(name)})), session(name));
+    };
+    for name in 0..=1_024 {
+        shop.ask(put(&name.to_string(), None));
+    }
+    (0..1_024).for_each(|name| get(&mut shop, &name.to_string()));
+    get(&mut shop, "0");
+    get(&mut shop, "1024");
+    let full = |served: &Served| served.store.cache().counters().full_handshakes;
+    let before = full(&served);
+    shop.ask(put("next", Some("0")));
+    assert_eq!(full(&served), before, "0 was found last but one");
+    shop.ask(put("other", Some("1")));
+    assert_eq!(full(&served), before + 1, "1 was found before 1,024 others");
 }
 
 /// A client's history goes from session to session, as for servers with Rejoin: the cache predicts its next return.
