@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::Value;
 use siphasher::sip::SipHasher24;
@@ -151,7 +151,7 @@ impl Parser {
         let mut told = Told { time: Some((0, at)), in_brackets: true, ..Told::default() };
         // HAProxy's times have no zone, and the port is part of the address.
         let (address, port) = address(before, !at.has_zone).ok_or(Why::NoClient)?;
-        told.address = Some((0, self.client(address)));
+        told.client = Some((0, self.client(address)));
         let mut tokens = Tokens(after);
         match tokens.next() {
             Some(Token::Quoted(_)) => self.combined(&mut told, tokens)?,
@@ -213,15 +213,18 @@ impl Parser {
         is_haproxy.then_some(()).ok_or(Why::NoRequest)
     }
 
-    /// Hashes an address in whatever form it is written, or a name.
-    fn client(&self, text: &[u8]) -> u64 {
-        match str::from_utf8(text).ok().and_then(|text| text.parse::<IpAddr>().ok()) {
-            Some(address) => match address.to_canonical() {
-                IpAddr::V4(address) => self.hash(Kind::Address, &address.octets()),
-                IpAddr::V6(address) => self.hash(Kind::Address, &address.octets()),
-            },
-            None => self.hash(Kind::Name, text),
-        }
+    /// Hashes the first address of a list, in whatever form it is written, or a name.
+    fn client(&self, text: &[u8]) -> Client {
+        let Some((address, port)) = first_address(text) else {
+            return Client { address: self.hash(Kind::Name, text), port: None };
+        };
+        let address = match address.to_canonical() {
+            IpAddr::V4(address) => self.hash(Kind::Address, &address.octets()),
+            IpAddr::V6(address) => self.hash(Kind::Address, &address.octets()),
+        };
+        // In a list it is the port of a connection to the first proxy, which need not be the one to this server.
+        let port = port.filter(|_| !text.contains(&b','));
+        Client { address, port: port.map(|port| self.hash(Kind::Port, port.as_bytes())) }
     }
 
     fn hash(&self, kind: Kind, text: &[u8]) -> u64 {
@@ -271,8 +274,8 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
             return Some((address, Some(port)));
         }
     }
-    let is_address =
-        |word: &&[u8]| str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
+    // What ends with a comma is not the last of its list.
+    let is_address = |word: &&[u8]| !word.ends_with(b",") && first_address(word).is_some();
     let back = || words().rev().enumerate();
     let in_place = back().nth(2).filter(|(_, word)| is_address(word));
     let named = before_identity(back());
@@ -286,8 +289,38 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     };
     let client = in_place.or_else(|| last().filter(is_no_prefix)).or(named);
     let (at, word) = client.or_else(|| back().nth(2)).or_else(|| back().last())?;
-    let listed = words().rev().skip(at + 1).map_while(|word| word.strip_suffix(b","));
-    Some((listed.filter(is_address).last().unwrap_or(word), None))
+    let listed = words().rev().skip(at + 1).take_while(|word| word.ends_with(b","));
+    Some((listed.filter(|word| first_address(word).is_some()).last().unwrap_or(word), None))
+}
+
+/// Finds the first address of a list whose parts are between commas, with the port behind it if there is one.
+fn first_address(list: &[u8]) -> Option<(IpAddr, Option<&str>)> {
+    list.split(|byte| *byte == b',').find_map(|part| address_and_port(part.trim_ascii()))
+}
+
+/// Reads an address: alone, in brackets (version 6), and either with a port behind it. Without brackets, what may be the last
+/// group of an address is no port.
+fn address_and_port(text: &[u8]) -> Option<(IpAddr, Option<&str>)> {
+    let text = str::from_utf8(text).ok()?;
+    if let Ok(address) = text.parse() {
+        return Some((address, None));
+    }
+    let (address, port) = match text.strip_prefix('[').map(|text| text.split_once(']')) {
+        Some(bracketed) => {
+            let (address, port) = bracketed?;
+            let address = address.parse::<Ipv6Addr>().ok()?;
+            if port.is_empty() {
+                return Some((address.into(), None));
+            }
+            (address.into(), port.strip_prefix(':')?)
+        }
+        None => {
+            let (address, port) = text.rsplit_once(':')?;
+            (address.parse().ok()?, port)
+        }
+    };
+    let is_port = number(port.as_bytes()).is_some_and(|port| u16::try_from(port).is_ok());
+    is_port.then_some((address, Some(port)))
 }
 
 /// Finds the word before the identity, if that is not told, as nearly always, and written as `-`. The words come from the
@@ -358,13 +391,21 @@ fn end_of_word(text: &[u8]) -> usize {
     end.or_else(|| is_quoted.then(to_blank)?).unwrap_or(text.len())
 }
 
+/// A client, hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Client {
+    address: u64,
+    /// The port behind the address.
+    port: Option<u64>,
+}
+
 /// The fields that a line told, each with the rank of its name: of two names of a field, the lower rank counts.
 #[derive(Default)]
 struct Told {
     time: Option<(usize, Moment)>,
     /// True if the line is a text, which has its time in brackets.
     in_brackets: bool,
-    address: Option<(usize, u64)>,
+    client: Option<(usize, Client)>,
     agent: Option<u64>,
     tls: Option<(usize, Tls)>,
     reused: Option<(usize, bool)>,
@@ -403,7 +444,7 @@ impl Told {
                     keep(&mut self.time, rank, read);
                 }
             }
-            Field::Client => keep(&mut self.address, rank, Some(parser.client(value))),
+            Field::Client => keep(&mut self.client, rank, Some(parser.client(value))),
             Field::Agent => self.agent = Some(parser.hash(Kind::Agent, value)),
             Field::Reused => {
                 let reused = reused(value);
@@ -425,16 +466,17 @@ impl Told {
 
     fn entry(self) -> Result<Entry, Why> {
         let (_, Moment { ms: time_ms, has_zone }) = self.time.ok_or(Why::NoTime)?;
-        let (_, address) = self.address.ok_or(Why::NoClient)?;
+        let (_, client) = self.client.ok_or(Why::NoClient)?;
+        let port = self.port.or(client.port);
         Ok(Entry {
             time_ms,
             has_zone,
-            address,
+            address: client.address,
             agent: self.agent,
             tls: self.tls.map(|(_, tls)| tls).unwrap_or_default(),
             reused: self.reused.map(|(_, reused)| reused),
-            connection: self.connection.or(self.port),
-            connection_is_port: self.connection.is_none() && self.port.is_some(),
+            connection: self.connection.or(port),
+            connection_is_port: self.connection.is_none() && port.is_some(),
             is_first: self.is_first,
             has_odd_value: self.has_odd_value,
         })

@@ -17,7 +17,7 @@ fn known(line: &str) -> Entry {
 }
 
 fn address(text: &str) -> u64 {
-    parser().client(text.as_bytes())
+    parser().client(text.as_bytes()).address
 }
 
 const COMBINED: &str =
@@ -169,6 +169,53 @@ fn of_a_list_of_addresses_the_first_is_the_client() {
     }
 }
 
+/// nginx's `$remote_addr:$remote_port`, Azure's `X-Forwarded-For`, Go's `RemoteAddr`; lists without a blank; and all in JSON.
+#[test]
+fn a_port_or_a_list_does_not_make_another_client() {
+    let line = |client: &str| COMBINED.replace("192.0.2.7 - - [", &format!("{client} - - ["));
+    let json = |client: &str| format!("{{\"time\":1795621767,\"client\":\"{client}\"}}");
+    let with_port = [
+        ("192.0.2.7:41846", "192.0.2.7"),
+        ("[2001:db8::80]:49637", "2001:db8::80"),
+        ("[2001:db8::80]:443", "2001:db8::80"),
+        ("[::ffff:192.0.2.7]:41846", "192.0.2.7"),
+        // Five digits are no group of an address, and eight groups are all that it has.
+        ("2001:db8::80:49637", "2001:db8::80"),
+        ("2001:db8:0:0:0:0:0:80:443", "2001:db8::80"),
+    ];
+    let without = [
+        ("[2001:db8::80]", "2001:db8::80"),
+        // The last group of an address looks like a port.
+        ("2001:db8::80:443", "2001:db8::80:443"),
+        ("192.0.2.7,10.0.0.1", "192.0.2.7"),
+        ("192.0.2.7:50123,10.0.0.1:50124", "192.0.2.7"),
+        ("192.0.2.7:50123, 10.0.0.1", "192.0.2.7"),
+        ("192.0.2.7,2001:db8::1, 10.0.0.1", "192.0.2.7"),
+        ("unknown,192.0.2.7", "192.0.2.7"),
+        ("unknown, [2001:db8::80]:49637, 10.0.0.1", "2001:db8::80"),
+    ];
+    for (text, client) in with_port.into_iter().chain(without) {
+        let has_port = with_port.contains(&(text, client));
+        for line in [line(text), line(text).replace("- - [", "- ada byron ["), json(text)] {
+            let read = known(&line);
+            assert_eq!(read.address, address(client), "{line}");
+            assert_eq!((read.connection.is_some(), read.connection_is_port), (has_port, has_port));
+        }
+    }
+    for name in
+        ["192.0.2.7:65536", "192.0.2.7:", "192.0.2.7:x", "[192.0.2.7]:80", "[::1]80", "[::1"]
+    {
+        let names = [known(&line(name)).address, known(&json(name)).address];
+        assert_eq!(names, [parser().hash(Kind::Name, name.as_bytes()); 2], "{name}");
+    }
+    let told = json("192.0.2.7:41846").replace('}', ",\"port\":7}");
+    assert_eq!(known(&told).connection, Some(parser().hash(Kind::Port, b"7")), "a told one counts");
+    let other = known(&line("192.0.2.7:41847"));
+    assert_ne!(other.connection, known(&line("192.0.2.7:41846")).connection);
+    let behind = COMBINED.replace("192.0.2.7 - - [", "192.0.2.7:41846 www.example.com - - [");
+    assert_eq!(known(&behind).address, address("192.0.2.7"));
+}
+
 #[test]
 fn quotes_within_an_agent_do_not_end_it() {
     let line = COMBINED.replace("curl/8.9", r#"a \"b\" tls=- [c] \\"#) + " tls=TLSv1.3";
@@ -185,7 +232,11 @@ fn an_address_is_the_same_however_it_is_written() {
     assert_eq!(at("2001:DB8:0::1"), at("2001:db8::1"));
     let names = ["192.0.2.7", "192.0.2.8", "a-text", "unix:", "phone.example"].map(at);
     assert!((1..names.len()).all(|at| !names[..at].contains(&names[at])), "{names:?}");
-    assert_ne!(Parser::new([8; 16]).client(b"192.0.2.7"), address("192.0.2.7"), "another key");
+    assert_ne!(
+        Parser::new([8; 16]).client(b"192.0.2.7").address,
+        address("192.0.2.7"),
+        "another key"
+    );
 }
 
 #[test]
