@@ -15,7 +15,7 @@ use crate::region::{HeapMemory, Region};
 use crate::return_time::Clientele;
 use crate::secret::SecretBytes;
 use crate::session::{Admission, Arrival, Inserted, Kept, NewSession};
-use crate::settings::Settings;
+use crate::settings::{Policy, Settings};
 use crate::shard::{Common, Shard};
 use crate::source::{Fairness, Source};
 
@@ -29,6 +29,7 @@ use crate::source::{Fairness, Source};
 pub struct Cache<R: Region = Mutex<HeapMemory>> {
     shards: Box<[Placed<R>]>,
     common: Common<R::Ledger>,
+    policy: Policy,
     fairness: Option<Fairness>,
 }
 
@@ -130,7 +131,7 @@ impl<R: Region> Cache<R> {
         let shards = layouts.into_iter().zip(regions);
         let shards = shards.map(|(layout, region)| Placed { layout, region }).collect();
         let common = Common { hash_key, ledger, clientele };
-        Self { shards, common, fairness: settings.fairness }
+        Self { shards, common, policy: settings.policy, fairness: settings.fairness }
     }
 
     /// Turns regions and a ledger of zeros into an empty cache.
@@ -234,6 +235,11 @@ impl<R: Region> Cache<R> {
     /// Removes a session and wipes it. Returns true if it was there.
     pub fn remove(&self, id: &SessionId) -> bool {
         self.with(id, |shard, key| shard.remove(key)).unwrap_or_default()
+    }
+
+    /// Returns the policy by which sessions are evicted.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// Returns the bound on what one source can take, if there is one.

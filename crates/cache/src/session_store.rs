@@ -9,6 +9,7 @@ use crate::ledger::{EarlyData, Ledger};
 use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::session::{Arrival, Inserted, NewSession};
+use crate::settings::Policy;
 use crate::source::{Fairness, Source};
 
 /// A store of sessions, on the heap or in memory that processes share.
@@ -59,6 +60,9 @@ pub trait SessionStore {
 
     /// See [`Cache::remove`].
     fn remove(&self, id: &SessionId) -> bool;
+
+    /// See [`Cache::policy`].
+    fn policy(&self) -> Policy;
 
     /// See [`Cache::fairness`].
     fn fairness(&self) -> Option<Fairness>;
@@ -137,6 +141,10 @@ macro_rules! left_to {
 
         fn remove(&$self, id: &SessionId) -> bool {
             $to.remove(id)
+        }
+
+        fn policy(&$self) -> Policy {
+            $to.policy()
         }
 
         fn fairness(&$self) -> Option<Fairness> {

@@ -3,7 +3,8 @@
 //! A visit carries a client's history from the session it presents to the session it is given.
 //! Over TLS 1.2 they are the same; over TLS 1.3 every connection ends with new ids. If one
 //! connection issues several sessions, the client is expected back with the newest; those before
-//! it, and the one consumed, are kept only while there is room to spare.
+//! it, and the one consumed, are kept only while there is room to spare. Under the policy `lru` they
+//! count as used just before the newest.
 //!
 //! A session may also wait for the application's hint on when its client returns, so that
 //! Algorithm 1 can decide with it. [`Visit::finish`] ends the wait.
@@ -16,6 +17,7 @@ use crate::interval::Interval;
 use crate::secret::SecretBytes;
 use crate::session::NewSession;
 use crate::session_store::SessionStore;
+use crate::settings::Policy;
 use crate::source::Source;
 
 /// The hints that an application gives on when its clients return. By this setting an adapter calls
@@ -177,9 +179,22 @@ impl Visit {
         issued: &[Issued],
         hint_ms: Option<u64>,
     ) {
-        if let Some((newest, siblings)) = issued.split_last() {
-            self.store(cache, now_ms, newest, hint_ms, false);
-            siblings.iter().for_each(|sibling| self.store(cache, now_ms, sibling, None, true));
+        let Some((newest, siblings)) = issued.split_last() else { return };
+        let store_newest = |visit: &mut Self| visit.store(cache, now_ms, newest, hint_ms, false);
+        let store_siblings = |visit: &mut Self| {
+            siblings.iter().for_each(|sibling| visit.store(cache, now_ms, sibling, None, true));
+        };
+        match cache.policy() {
+            // What is stored first is evicted first, which must not be what the client will offer.
+            Policy::Lru => {
+                store_siblings(self);
+                store_newest(self);
+            }
+            // The newest finds its place by the hint, and only then it is known whether there is room to spare.
+            Policy::Predictive => {
+                store_newest(self);
+                store_siblings(self);
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rejoin_cache::{
-    Arrival, ContextTag, Fairness, Inserted, Ledger, NewSession, Refusal, SecretBytes, SessionId,
-    SessionStore, Source,
+    Arrival, ContextTag, Fairness, Inserted, Ledger, NewSession, Policy, Refusal, SecretBytes,
+    SessionId, SessionStore, Source,
 };
 
 use crate::letters::Says;
@@ -133,6 +133,10 @@ impl SessionStore for Tiered {
         let was_there = self.store.cache().remove(id);
         self.tell(id, ContextTag::default(), Says::Removed);
         was_there
+    }
+
+    fn policy(&self) -> Policy {
+        self.store.cache().policy()
     }
 
     fn fairness(&self) -> Option<Fairness> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rejoin_cache::Visit;
 use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, Inserted, Issued, NewSession};
 use rejoin_cache::{
-    Prediction, REACHES_BACK_MS, Refusal, SecretBytes, SessionId, Settings, TICK_MS,
+    Policy, Prediction, REACHES_BACK_MS, Refusal, SecretBytes, SessionId, Settings, TICK_MS,
 };
 
 use rejoin_testkit::random::Random;
@@ -179,6 +179,24 @@ fn a_sibling_finds_no_place_in_a_full_cache() {
     visit.hint(&cache, 0, 5 * DAY_MS);
     assert!(is_stored(&cache, 2) && !is_stored(&cache, 1));
     assert_eq!(cache.counters().refused_returns_later, 1);
+}
+
+/// The least recently used goes first, and of sessions made at once that is not the newest, which a client offers.
+#[test]
+fn of_sessions_that_waited_an_lru_keeps_the_newest() {
+    for (capacity, kept) in [(1, vec![4]), (2, vec![3, 4]), (3, vec![2, 3, 4])] {
+        let settings =
+            Settings { policy: Policy::Lru, ..Settings::new(Capacity::Sessions(capacity)) };
+        let settings = Settings { shards: Some(1), ..settings };
+        let cache = Cache::new(&settings, [9; 16], 0).expect("settings make a cache");
+        let mut visit = Visit::default();
+        (1..=4).for_each(|number| visit.issue_later(&cache, 0, issued(number)));
+        visit.hint(&cache, 0, DAY_MS);
+        let stored = (1..=4).filter(|number| is_stored(&cache, *number));
+        assert_eq!(stored.collect::<Vec<u64>>(), kept);
+        visit.forget(&cache);
+        assert_eq!(cache.counters().sessions, 0);
+    }
 }
 
 #[test]

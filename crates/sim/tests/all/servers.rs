@@ -14,7 +14,8 @@ fn rates(keys: &str, policies: &str, capacity: u32) -> Vec<f64> {
 
 #[test]
 fn the_shipped_lru_is_the_yardstick_hit_for_hit() {
-    for keys in ["", "keyed_by = 'session'", "sessions_kept = false"] {
+    let tls_1_3 = "tls = '1.3'\ntickets_full = 3\ntickets_resumed = 2";
+    for keys in ["", "keyed_by = 'session'", "sessions_kept = false", "tls = '1.3'", tls_1_3] {
         let plan = plan(4_000, keys);
         let shipped = simulation(&plan, "lru", &[1, 7, 120, 200, 260], 2);
         let lru = vec![Subject::Yardstick(PolicyName::Lru)];
