@@ -16,13 +16,23 @@ pub struct Zstd<R> {
     source: Noted<R>,
     decoder: Box<FrameDecoder>,
     is_within_frame: bool,
+    /// The error that comes after what precedes it.
+    failure: Option<io::Error>,
 }
+
+/// A block that is the last of its frame and has nothing, and a checksum, which a frame may have (RFC 8878, section 3.1.1.2).
+const NOTHING_MORE: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl<R: Read> Zstd<R> {
     /// Makes a reader. A frame whose window is larger than the decoder's own bound is an error.
     pub fn new(source: R) -> Self {
         let source = Noted { source, has_ended: false };
-        Self { source, decoder: Box::new(FrameDecoder::new()), is_within_frame: false }
+        Self {
+            source,
+            decoder: Box::new(FrameDecoder::new()),
+            is_within_frame: false,
+            failure: None,
+        }
     }
 
     /// Bounds the window of a frame, in bytes.
@@ -51,6 +61,19 @@ impl<R: Read> Zstd<R> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+    }
+
+    /// Decodes a block. The decoder holds back a window of what it has decoded, until the frame ends: where one cannot be
+    /// decoded, the frame is ended, so that what precedes is read before the error.
+    fn decode_block(&mut self) -> io::Result<()> {
+        let one = || BlockDecodingStrategy::UptoBlocks(1);
+        let Err(error) = self.decoder.decode_blocks(&mut self.source, one()) else { return Ok(()) };
+        let error = self.damaged(error);
+        if self.decoder.decode_blocks(&NOTHING_MORE[..], one()).is_err() {
+            return Err(error);
+        }
+        self.failure = Some(error);
+        Ok(())
     }
 
     fn damaged(&self, error: FrameDecoderError) -> io::Error {
@@ -82,14 +105,17 @@ pub fn begins_zstd(first: &[u8]) -> bool {
 impl<R: Read> Read for Zstd<R> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         loop {
+            if !self.is_within_frame
+                && let Some(failure) = self.failure.take()
+            {
+                return Err(failure);
+            }
             if !self.is_within_frame && !self.begin_frame()? {
                 return Ok(0);
             }
             self.is_within_frame = true;
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                let one = BlockDecodingStrategy::UptoBlocks(1);
-                let decoded = self.decoder.decode_blocks(&mut self.source, one);
-                decoded.map_err(|error| self.damaged(error))?;
+                self.decode_block()?;
             }
             match self.decoder.read(space)? {
                 0 if !space.is_empty() => self.is_within_frame = false,
@@ -147,6 +173,20 @@ mod tests {
         let header = frame.len() - 4;
         frame[header..].fill(0xff);
         assert!(read(&frame).is_err());
+    }
+
+    #[test]
+    fn what_precedes_a_cut_is_read() {
+        let lines: Vec<u8> =
+            (0..100_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let frame = compress_to_vec(&lines[..], CompressionLevel::Fastest);
+        // Blocks have up to 128 KiB.
+        for (cut, least) in [(frame.len() - 5, lines.len() - (128 << 10)), (frame.len() / 2, 1)] {
+            let mut text = Vec::new();
+            let failed = Zstd::new(&frame[..cut]).read_to_end(&mut text).map_err(|cut| cut.kind());
+            assert_eq!(failed, Err(io::ErrorKind::UnexpectedEof));
+            assert!(text.len() >= least && lines.starts_with(&text), "{} of {least}", text.len());
+        }
     }
 
     #[test]
