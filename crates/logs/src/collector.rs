@@ -29,6 +29,7 @@ pub struct Collector {
     facts: Facts,
     /// The line of the file that is read.
     line: u64,
+    clock: Clock,
     /// True if requests without TLS are kept to be counted in a window.
     keeps_plain: bool,
 }
@@ -52,6 +53,9 @@ pub struct Facts {
     pub with_odd_value: u64,
     /// The requests whose times are without a zone, and read as UTC.
     pub without_zone: u64,
+    /// The log whose times without a zone go back by about an hour and stay behind, as where summer time ends, and the line there
+    /// at which they do; the first of all.
+    pub clock_back: Option<(String, u64)>,
     /// The requests that came after a later one, and how much later that was at most, in milliseconds.
     pub out_of_order: (u64, u64),
     /// The first and the last time, in milliseconds since 1970.
@@ -66,6 +70,38 @@ pub struct Facts {
     pub came_back: (u64, u64),
     /// The longest time in which nobody came.
     pub longest_pause: Option<Pause>,
+}
+
+/// The times without a zone of a log, in its order.
+#[derive(Debug, Default)]
+struct Clock {
+    latest_ms: u64,
+    /// The lines in turn that are behind the latest time by about an hour.
+    behind: u64,
+    /// The first of them.
+    since: u64,
+}
+
+impl Clock {
+    /// About an hour: a clock that goes back may do so in a pause, or among lines that are not in order.
+    const AN_HOUR_MS: std::ops::RangeInclusive<u64> = 50 * 60_000..=70 * 60_000;
+    /// The lines in turn that tell a clock from a connection that was logged late.
+    const FEWEST_BEHIND: u64 = 5;
+
+    /// Takes the time of a line. Returns the line at which the clock went back, once that is known.
+    fn went_back(&mut self, time_ms: u64, line: u64) -> Option<u64> {
+        let behind_ms = self.latest_ms.saturating_sub(time_ms);
+        self.latest_ms = self.latest_ms.max(time_ms);
+        if !Self::AN_HOUR_MS.contains(&behind_ms) {
+            self.behind = 0;
+            return None;
+        }
+        if self.behind == 0 {
+            self.since = line;
+        }
+        self.behind += 1;
+        (self.behind == Self::FEWEST_BEHIND).then_some(self.since)
+    }
 }
 
 /// A time in which nobody came.
@@ -161,7 +197,14 @@ impl Collector {
     /// are too many for memory.
     pub fn new(key: [u8; 16], file: File) -> Self {
         let (parser, sorter) = (Parser::new(key), Sorter::new(file));
-        Self { parser, sorter, facts: Facts::default(), line: 0, keeps_plain: false }
+        Self {
+            parser,
+            sorter,
+            facts: Facts::default(),
+            line: 0,
+            clock: Clock::default(),
+            keeps_plain: false,
+        }
     }
 
     /// Keeps requests without TLS, too, to count them in a window of time.
@@ -182,7 +225,7 @@ impl Collector {
         let failed = |line, cause: io::Error| Error::Read { line, cause };
         let mut input = input::opened(log)?;
         let mut text = Vec::new();
-        self.line = 0;
+        (self.line, self.clock) = (0, Clock::default());
         loop {
             // An input that waits ends where it is told to stop, also within what is compressed.
             let read = line::read(&mut input, &mut text).map_err(|cause| match stopped() {
@@ -218,6 +261,11 @@ impl Collector {
             }
             Ok(entry) => {
                 self.facts.count(&entry);
+                if !entry.has_zone
+                    && let Some(line) = self.clock.went_back(entry.time_ms, self.line)
+                {
+                    self.facts.clock_back.get_or_insert_with(|| (name.to_owned(), line));
+                }
                 self.keep(&entry)?;
             }
         }
@@ -354,5 +402,30 @@ impl Output {
     fn finish(self) -> Result<Told, Error> {
         self.writer.finish().map_err(Error::Trace)?;
         Ok(Told { overflows: self.connections.overflows, ..self.told })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the line at which the clock of a log went back, if it did. Times are in minutes.
+    fn went_back(times: &[u64]) -> Option<u64> {
+        let mut clock = Clock::default();
+        let lines = (1..).zip(times);
+        lines.filter_map(|(line, minute)| clock.went_back(minute * 60_000, line)).next()
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_is_told_from_lines_that_come_late() {
+        let day = 24 * 60;
+        let summer_ends: Vec<u64> = (day..day + 180).chain(day + 120..day + 300).collect();
+        assert_eq!(went_back(&summer_ends), Some(181));
+        let late = |late: u64| (day..day + 600).flat_map(move |at| [at, at - late]);
+        for minutes in [0, 1, 60, 120] {
+            assert_eq!(went_back(&late(minutes).collect::<Vec<_>>()), None, "{minutes}");
+        }
+        let another_day: Vec<u64> = (day..day + 180).chain(0..300).collect();
+        assert_eq!(went_back(&another_day), None, "a log of the day before, behind it");
     }
 }

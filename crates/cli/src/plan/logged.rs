@@ -39,6 +39,8 @@ pub(crate) struct Logged {
     pub(super) out_of_order: u64,
     pub(super) out_of_order_ms: u64,
     pub(super) without_zone: u64,
+    /// The place at which times without a zone go back by an hour.
+    pub(super) clock_back: Option<Place>,
     /// The requests with a value of TLS, resumption or place that is not understood.
     pub(super) with_odd_value: u64,
     /// The longest time in which nobody came, in seconds.
@@ -61,6 +63,13 @@ pub(super) struct LeftOut {
     pub(super) lines: u64,
     pub(super) first_log: String,
     pub(super) first_line: u64,
+}
+
+/// A line of a log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Place {
+    pub(super) log: String,
+    pub(super) line: u64,
 }
 
 impl Logged {
@@ -90,6 +99,7 @@ impl Logged {
             out_of_order,
             out_of_order_ms,
             without_zone: facts.without_zone,
+            clock_back: facts.clock_back.clone().map(|(log, line)| Place { log, line }),
             with_odd_value: facts.with_odd_value,
             longest_pause_s: pause.map_or(0.0, |pause| pause.length_ms() as f64 / 1_000.0),
             one_connection_each: back >= FEWEST_BACK && one * 10 >= back * 9,
@@ -217,6 +227,13 @@ impl Logged {
                 utc(until_ms),
                 grouped(pause.before),
                 grouped(self.requests)
+            ));
+        }
+        if let Some(Place { log, line }) = &self.clock_back {
+            warnings.push(format!(
+                "times without a zone go back by an hour at line {line} of {}, as where summer time ends: two hours are \
+                 taken for one, and rates are wrong; log times with a zone, or leave out what is on one side of it",
+                printable(log)
             ));
         }
         if self.with_odd_value > 0 {
