@@ -92,6 +92,10 @@ fn at_the_knee(trials: &mut Trials<'_>, found: &Found) -> Result<Option<Chosen>,
     let here: Vec<&Cell> =
         shipped(trials).filter_map(|policy| trials.cell(policy, sessions)).collect();
     let most = here.iter().map(|cell| returning(cell)).fold(0.0, f64::max);
+    // A size at which nobody resumes is no answer.
+    if most == 0.0 {
+        return Ok(None);
+    }
     let good = here.into_iter().find(|cell| returning(cell) >= most - AS_GOOD_POINTS);
     Ok(good.map(|cell| Chosen {
         policy: cell.policy,

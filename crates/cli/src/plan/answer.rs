@@ -1,5 +1,6 @@
 //! The complete answer of `rejoin plan`.
 
+use rejoin_sim::report::thousands;
 use rejoin_sim::sizing::{FIFO, HAPROXY, Lifetime, NGINX, Need, Peer, Survey};
 use rejoin_sim::{Cell, HitRates, Subject};
 use rejoin_trace::grouped;
@@ -13,7 +14,7 @@ use super::findings::{Finder, Findings, OtherReading, SameBytes};
 use super::logged::{Checked, Logged};
 use super::memory::Memory;
 use super::trials::returning;
-use super::unseen::Unseen;
+use super::unseen::{self, Unseen};
 use crate::access_log::Logs;
 use crate::arrivals::ToldBy;
 use crate::units::{bytes, percent, time};
@@ -33,6 +34,8 @@ pub(super) struct Answer<'a> {
     pub(super) servers: u16,
     pub(super) clients: u64,
     pub(super) requests: f64,
+    /// Those of them that are not the first of their device.
+    pub(super) returning_requests: f64,
     pub(super) counted_s: f64,
     /// True if clients announce when they return.
     pub(super) hints: bool,
@@ -139,6 +142,7 @@ impl<'a> Answer<'a> {
         let configuration = configuration.transpose()?;
         let log = finder.logs.map(Logged::of);
         let mut warnings = warnings(log.as_ref(), survey.clients, &checked, findings);
+        warnings.extend(few_return(survey));
         warnings.extend(too_old(survey, is_given));
         warnings.extend(another_tls(finder));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
@@ -151,6 +155,7 @@ impl<'a> Answer<'a> {
             servers: simulation.server.servers,
             clients: survey.clients,
             requests: survey.requests,
+            returning_requests: survey.returning,
             counted_s: survey.counted_s,
             hints: survey.hints,
             runs: survey.runs,
@@ -341,6 +346,17 @@ fn nothing_recommended(finder: &Finder<'_>, findings: &Findings, largest: u32) -
             cell.policy,
         ),
     }
+}
+
+/// Returns the warning of rates that rest on little.
+fn few_return(survey: &Survey) -> Option<String> {
+    (survey.returning < unseen::FEWEST).then(|| {
+        format!(
+            "returning devices made only {} of the {} connections: so few tell little about rates and sizes; record for longer",
+            thousands(survey.returning),
+            thousands(survey.requests)
+        )
+    })
 }
 
 /// Returns the warning of a lifetime that costs much, at any size of the cache.

@@ -52,9 +52,10 @@ pub(super) fn head(answer: &Answer<'_>) -> String {
     let arrivals = if answer.log.is_some() { "connections" } else { "requests" };
     let assumed = if answer.tls_told_by == ToldBy::Nobody { " (assumed)" } else { "" };
     format!(
-        "{title}: {} clients, {} {arrivals}{rate}, TLS {}{assumed}{servers}",
+        "{title}: {} clients, {} {arrivals}{rate}, {} of them of returning devices, TLS {}{assumed}{servers}",
         grouped(clients),
         report::thousands(answer.requests),
+        report::thousands(answer.returning_requests),
         answer.tls
     )
 }

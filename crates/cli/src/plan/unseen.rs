@@ -17,8 +17,8 @@ use super::trials::{Trials, returning};
 
 /// The points by which the halves may differ.
 pub(super) const MOST_POINTS: f64 = 3.0;
-/// The requests of a half below which nothing is compared.
-const FEWEST: f64 = 200.0;
+/// The requests of returning devices below which rates tell little: there is a warning, and halves are not compared.
+pub(super) const FEWEST: f64 = 200.0;
 /// The ratio of the halves' loads that is named.
 const ANOTHER_LOAD: f64 = 1.25;
 
@@ -46,6 +46,8 @@ pub(super) struct Unseen {
 pub(super) enum Why {
     /// A half has too few connections: there are so many in each.
     TooFew([f64; 2]),
+    /// A half has enough connections, but too few of returning devices: there are so many in each.
+    TooFewReturn([f64; 2]),
     /// In the first half, nothing can be recommended.
     NothingToRecommend,
     Stopped,
@@ -70,17 +72,26 @@ impl Why {
                     requests.unwrap_or_default()
                 ))
             }
-            Self::TooFew([first, second]) => {
-                let (which, few) =
-                    if first < FEWEST { ("first", first) } else { ("second", second) };
+            Self::TooFew(halves) => {
+                let (which, few) = short(halves);
                 Some(format!(
-                    "the {which} half of the time has {} of the {} connections: {unchecked}",
-                    thousands(few),
-                    thousands(first + second)
+                    "the {which} half of the time has {few} of the {} connections: {unchecked}",
+                    thousands(halves.iter().sum())
                 ))
+            }
+            Self::TooFewReturn(halves) => {
+                let (which, few) = short(halves);
+                let what = "connections of devices that come back within it";
+                Some(format!("the {which} half of the time has {few} {what}: {unchecked}"))
             }
         }
     }
+}
+
+/// Returns which half has too few, and how many it has.
+fn short([first, second]: [f64; 2]) -> (&'static str, String) {
+    let (which, few) = if first < FEWEST { ("first", first) } else { ("second", second) };
+    (which, thousands(few))
 }
 
 /// Compares the halves of a recording of so many connections under a policy, or returns the reason for which it does not.
@@ -106,6 +117,17 @@ pub(super) fn compare(
     if survey.returning_percent() == 0.0 {
         return Ok(Err(Why::NothingToRecommend));
     }
+    let second = Simulation {
+        policies: vec![policy],
+        warm_up_ms: middle_ms + simulation.warm_up_ms,
+        ..simulation.clone()
+    };
+    let after = After { source, from_ms: middle_ms };
+    let Some(its) = Survey::of(&second, &after, progress)? else { return stopped };
+    let returning_of = [survey.returning, its.returning];
+    if returning_of.iter().any(|half| *half < FEWEST) {
+        return Ok(Err(Why::TooFewReturn(returning_of)));
+    }
     let sizing = Sizing { simulation: &first, survey: &survey, target_percent: wish.target() };
     let found = sizing.run(None, source, progress, &|_| {})?;
     let mut trials = Trials::of(&first, source, progress, &found);
@@ -115,13 +137,7 @@ pub(super) fn compare(
     };
     let (sessions, percent) = recommended;
     let capacities = [sized.sessions, sessions].into_iter().filter_map(NonZeroU32::new).collect();
-    let second = Simulation {
-        policies: vec![policy],
-        warm_up_ms: middle_ms + simulation.warm_up_ms,
-        capacities,
-        ..simulation.clone()
-    };
-    let after = After { source, from_ms: middle_ms };
+    let second = Simulation { capacities, ..second };
     let played = second.run(&after, progress)?;
     let [with_first, with_recommended] = &played.cells[..] else { return stopped };
     // The warm-up of the second half may leave less of it.
@@ -130,7 +146,6 @@ pub(super) fn compare(
     }
     let (second_half_percent, recommended_percent) =
         (returning(with_first), returning(with_recommended));
-    let Some(its) = Survey::of(&second, &after, progress)? else { return stopped };
     Ok(Ok(Unseen {
         requests: [survey.requests, with_first.requests],
         clients: [survey.clients, its.clients],

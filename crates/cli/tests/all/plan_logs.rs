@@ -416,6 +416,34 @@ fn a_clock_that_goes_back_is_told() {
     assert!(!warns_of(&found, "an hour"), "{:?}", warnings(&found));
 }
 
+/// Clients of which nearly none comes back within two hours.
+#[test]
+fn an_answer_from_few_returns_is_called_that() {
+    let folder = scratch("plan-logs/few-returns");
+    let mut visits: Vec<Visit> = (0..3_000).map(|client| (client * 2, client)).collect();
+    visits.extend([(5_000, 7), (5_600, 8)]);
+    visits.sort_unstable();
+    let log = file(&folder, "few.log", lines(&visits, ""));
+    let found = answer(&["--log", &log]);
+    assert_eq!((&found["requests"], &found["returning_requests"]), (&3_002.0.into(), &2.0.into()));
+    assert!(warns_of(&found, "made only 2 of the 3,002"), "{:?}", warnings(&found));
+    assert_eq!(found["unseen"], Value::Null, "two connections check nothing");
+    let said = done(&["plan", "--log", &log]);
+    assert!(said.contains(" 2 of them of returning devices"), "{said}");
+    assert!(!said.contains("checked:"), "{said}");
+    // Three hundred come back, all in the second half.
+    let mut late: Vec<Visit> = (0..3_000).map(|client| (client * 2, client)).collect();
+    late.extend((0..300).map(|client| (5_900 + client, client)));
+    late.extend([(500, 1), (501, 2)]);
+    late.sort_unstable();
+    let found = answer(&["--log", &file(&folder, "late.log", lines(&late, ""))]);
+    assert!(!warns_of(&found, "made only"), "{:?}", warnings(&found));
+    assert!(warns_of(&found, "is not checked"), "{:?}", warnings(&found));
+    let many = file(&folder, "many.log", lines(&regular(200, 400, 2 * HOUR_S), ""));
+    let found = answer(&["--log", &many]);
+    assert!(!warns_of(&found, "made only") && found["unseen"].is_object(), "{found}");
+}
+
 /// Three balancers whose connections come again after a pause, so that there is something to resume.
 #[test]
 fn few_clients_with_many_requests_may_be_balancers() {

@@ -19,6 +19,8 @@ pub struct Survey {
     pub clients: u64,
     /// The number of requests counted.
     pub requests: f64,
+    /// The number of them after the first of each client: those that could resume.
+    pub returning: f64,
     /// The time between the first and the last of them, in seconds.
     pub counted_s: f64,
     /// The hit rates of a cache that evicts nothing before its lifetime ends.
@@ -65,6 +67,7 @@ impl Survey {
         Self {
             clients: most(&|seen| seen.held.len() as u64),
             requests: mean(&|seen| seen.requests.total().all as f64),
+            returning: mean(&|seen| seen.requests.total().after_first_of_device as f64),
             counted_s,
             unlimited: rates(&unlimited),
             shared: rates(&counts(|seen| &seen.shared)),
@@ -243,6 +246,7 @@ mod tests {
         let events = [event(0, 7, true), event(10, 8, true), event(20, 7, false)];
         let found = survey(Server::default(), &events);
         assert_eq!((found.clients, found.most_sessions, found.requests), (2, 2, 3.0));
+        assert_eq!(found.returning, 1.0);
         assert_eq!((found.counted_s, found.returning_percent()), (20.0, 100.0));
         assert!(!found.hints && !found.runs);
         let again = [&events[..], &[event(30, 8, true)]].concat();
