@@ -13,6 +13,7 @@ use crate::plan::logged::Logged;
 use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
 use crate::trace_file;
+use crate::units::seconds_in;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -23,7 +24,8 @@ random, lfu, mru, fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal
 clairvoyant, clairvoyant-no-bypass. No policy that knows as much exceeds bound and bound-learned;
 bound-by-time and bound-learned-by-time take longer, and are closer to what can be reached.
 Options override the plan. The default policies are the plan's, else fifo, lru, random, predictive,
-learned and clairvoyant. A plan without groups describes the servers of a trace.
+learned and clairvoyant. A plan without groups describes the servers of a trace. Sessions live for
+ever unless --lifetime is given; `rejoin plan` finds one, and counts it.
 Examples:
   rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
   rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json
@@ -32,6 +34,9 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
+    /// The lifetime of sessions, 7 days at most [default: sessions live for ever]
+    #[arg(long, value_name = "TIME", value_parser = seconds_in(1..=604_800))]
+    lifetime: Option<u32>,
     /// Print a table, which is the default
     #[arg(long, conflicts_with = "json")]
     table: bool,
@@ -48,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["capacities", "policies", "seeds", "threads", "table", "json", "csv", "html"]
+        conflicts_with_all = ["capacities", "policies", "seeds", "threads", "lifetime", "table", "json", "csv", "html"]
     )]
     write_trace: Option<PathBuf>,
     /// The seed of the arrivals to write [default: 1]
@@ -157,6 +162,7 @@ fn simulation(
     if simulation.policies.is_empty() {
         simulation.policies = POLICIES.map(str::parse).into_iter().collect::<Result<_, _>>()?;
     }
+    simulation.server.lifetime_s = arguments.lifetime;
     simulation.capacities = distinct(simulation.capacities);
     simulation.policies = distinct(simulation.policies);
     Ok(simulation)

@@ -142,6 +142,19 @@ fn a_lifetime_that_is_given_counts_in_every_figure() {
     let lifetime = &found["lifetime"];
     assert!((number(&lifetime["lost_percent"]) - (100.0 - expected)).abs() < 1e-9, "{lifetime}");
     assert_eq!((&lifetime["seconds"], &found["lifetime_s"]), (&200.into(), &200.into()));
+    let capacity = ["--capacities", "150", "--policies", "lru"];
+    let simulated = |more: &[&str]| {
+        let read = ["simulate", "--json", "--log", &log, "--keep-alive", "5s"];
+        let said = done(&[&read, &capacity[..], more].concat());
+        let cell: Value = serde_json::from_str(&said).expect("JSON");
+        number(&cell["hit_after_first_of_device"]["mean"])
+    };
+    let planned = answer(
+        &[&["--log", &log, "--keep-alive", "5s", "--lifetime", "200s"], &capacity[..]].concat(),
+    );
+    let planned = number(&planned["rows"][0]["hit_after_first_of_device"]["mean"]);
+    assert_eq!(simulated(&["--lifetime", "200s"]), planned);
+    assert!(simulated(&[]) > planned, "without it sessions live for ever");
     assert!(warns_of(&found, "find it older than 3 min 20 s"), "{:?}", warnings(&found));
     let longer = answer(&["--log", &log, "--keep-alive", "5s", "--lifetime", "2d"]);
     assert!(!warns_of(&longer, "older"), "{:?}", warnings(&longer));
