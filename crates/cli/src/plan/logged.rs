@@ -53,6 +53,8 @@ pub(crate) struct Logged {
     pub(super) tls_13_percent: Option<f64>,
     /// The connections that resumed among those that tell, in percent.
     pub(super) resumed_percent: Option<f64>,
+    /// True if each connection tells its version of TLS: others may be without any.
+    pub(super) tls_is_told: bool,
     pub(super) overflows: u64,
 }
 
@@ -106,6 +108,7 @@ impl Logged {
             long_pause: pause.filter(|pause| pause.length_ms() > span_ms / LONG_PAUSE),
             tls_13_percent: share(first.tls_13),
             resumed_percent: share(first.reused),
+            tls_is_told: first.tls_13.1 == first.connections,
             overflows: first.overflows,
         }
     }
@@ -117,9 +120,10 @@ impl Logged {
     /// Returns what was read, in lines.
     pub(crate) fn text(&self) -> Vec<String> {
         let mut lines = vec![format!(
-            "log: {} lines, {} requests over TLS, {} connections",
+            "log: {} lines, {} requests{}, {} connections",
             grouped(self.lines),
             grouped(self.requests),
+            if self.tls_is_told { " over TLS" } else { "" },
             grouped(self.connections)
         )];
         lines.extend(self.left_out());
