@@ -10,7 +10,7 @@ use super::Arguments;
 use super::advice::{Wish, is_shipped};
 use super::configuration::{Configuration, Wanted};
 use super::costs::{Costs, version};
-use super::findings::{Finder, Findings, OtherReading, SameBytes};
+use super::findings::{Finder, Findings, OVER_TLS_13, OtherReading, SameBytes};
 use super::logged::{Checked, Logged};
 use super::memory::Memory;
 use super::trials::returning;
@@ -144,7 +144,7 @@ impl<'a> Answer<'a> {
         let mut warnings = warnings(log.as_ref(), survey.clients, &checked, findings);
         warnings.extend(few_return(survey));
         warnings.extend(too_old(survey, is_given));
-        warnings.extend(another_tls(finder));
+        warnings.extend(another_tls(finder, findings));
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
             title: &simulation.title,
@@ -282,20 +282,30 @@ fn warnings(
 }
 
 /// Returns the warning of a version of TLS that is not known, or not that of most connections of the log.
-fn another_tls(finder: &Finder<'_>) -> Option<String> {
+fn another_tls(finder: &Finder<'_>, findings: &Findings) -> Option<String> {
     let version = version(finder.sizing.simulation.server.tls);
     let of_log = finder.logs.and_then(Logs::is_of_tls_13);
     match (finder.tls_told_by, of_log) {
-        (ToldBy::Nobody, _) => Some(format!(
-            "nothing tells the version of TLS: {version} is assumed; over TLS 1.3 each handshake makes two sessions, and more \
-             are needed: give --tls"
-        )),
+        (ToldBy::Nobody, _) => {
+            let more = if needs_more_over_tls_13(findings) { ", and more are needed" } else { "" };
+            Some(format!(
+                "nothing tells the version of TLS: {version} is assumed; over TLS 1.3 each handshake makes two sessions{more}: \
+                 give --tls"
+            ))
+        }
         (ToldBy::Option | ToldBy::Plan, Some(is_13)) if is_13 != (version == "1.3") => {
             let of_log = if is_13 { "1.3" } else { "1.2" };
             Some(format!("most connections of the log are of TLS {of_log}, and not {version}"))
         }
         _ => None,
     }
+}
+
+/// Returns true if the answer for TLS 1.3 has more sessions than the one that is recommended.
+fn needs_more_over_tls_13(findings: &Findings) -> bool {
+    let over_13 = findings.others.iter().find(|other| other.reading == OVER_TLS_13);
+    let sessions = over_13.and_then(|other| other.sessions);
+    sessions > findings.chosen.map(|chosen| chosen.sessions)
 }
 
 /// Returns the recommendation in one line.

@@ -16,6 +16,9 @@ use crate::units::time;
 /// The ratio by which two readings of a log may differ and still say the same.
 const SAME_RATIO: f64 = 1.02;
 
+/// The reading of a log of which nothing tells the version of TLS.
+pub(super) const OVER_TLS_13: &str = "connections are of TLS 1.3";
+
 /// The findings.
 pub(super) struct Findings {
     /// All cells, in the order of capacities, then of policies.
@@ -242,7 +245,7 @@ impl Finder<'_> {
         let survey = super::surveyed(&mut simulation, self.source, self.progress)?;
         let Some(survey) = survey else { return Ok(None) };
         let mut answer = OtherReading {
-            reading: "connections are of TLS 1.3".to_owned(),
+            reading: OVER_TLS_13.to_owned(),
             connections: survey.requests as u64,
             clients: survey.clients,
             differs: true,

@@ -457,6 +457,25 @@ fn an_answer_from_few_returns_is_called_that() {
     assert!(!warns_of(&found, "made only") && found["unseen"].is_object(), "{found}");
 }
 
+#[test]
+fn only_what_tells_tls_is_called_tls() {
+    let folder = scratch("plan-logs/tls-told");
+    let visits = regular(200, 400, 2 * HOUR_S);
+    let silent = file(&folder, "silent.log", lines(&visits, ""));
+    let said = done(&["plan", "--log", &silent]);
+    assert!(said.contains("3,600 requests, 3,600 connections"), "{said}");
+    // All clients are there in turn: TLS 1.3 needs as many sessions or more, and the warning says which.
+    let found = answer(&["--log", &silent]);
+    let others = found["other_readings"].as_array().expect("a list");
+    let over_13 = others.iter().find(|other| other["reading"] == "connections are of TLS 1.3");
+    let sessions = number(&over_13.expect("an answer")["sessions"]);
+    let more = sessions > number(&found["recommendation"]["sessions"]);
+    assert_eq!(warns_of(&found, "and more are needed"), more, "{found}");
+    let told = file(&folder, "told.log", lines(&visits, ",\"tls\":\"TLSv1.2\""));
+    let said = done(&["plan", "--log", &told]);
+    assert!(said.contains("3,600 requests over TLS, 3,600 connections"), "{said}");
+}
+
 /// Three balancers whose connections come again after a pause, so that there is something to resume.
 #[test]
 fn few_clients_with_many_requests_may_be_balancers() {
