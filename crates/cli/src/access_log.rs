@@ -126,6 +126,9 @@ fn failed(name: &str, error: Error) -> anyhow::Error {
             "{name}: cut after line {line}, or something else follows; to read what is there: zcat FILE | rejoin plan --log - \
              (of zstd: zstdcat)"
         ),
+        Error::Read { ref cause, .. } if cause.to_string().contains(LARGE_WINDOW) => anyhow!(
+            "{name}: compressed by zstd with a window of more than 128 MiB: zstd -dc --long=31 FILE | rejoin plan --log -"
+        ),
         Error::Read { line, ref cause } => match program_up_to(&cause.to_string()) {
             Some(program) => anyhow!(
                 "{name}: something else follows after line {line}; to read what is there: {program} FILE | rejoin plan --log -"
@@ -135,6 +138,9 @@ fn failed(name: &str, error: Error) -> anyhow::Error {
         error => anyhow::Error::new(error).context(name.to_owned()),
     }
 }
+
+/// The decoder's complaint of a frame with too large a window.
+const LARGE_WINDOW: &str = "window_size is too big";
 
 /// Returns the program that prints what precedes something that is not compressed in the same way, if a decoder complains of
 /// that.

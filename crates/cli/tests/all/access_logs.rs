@@ -448,6 +448,8 @@ fn logs_that_give_nothing_are_refused_in_one_line() {
     let nothing = file(&folder, "nothing.log", "");
     let prose = file(&folder, "prose.log", "one\ntwo\n");
     let cut = file(&folder, "cut.gz", b"\x1f\x8b\x08\0\0");
+    // The header of a frame with a window of 256 MiB, and an empty block.
+    let window = file(&folder, "window.zst", b"\x28\xb5\x2f\xfd\0\x90\x01\0\0");
     let plain =
         "10.0.0.1 - - [25/Nov/2026:15:49:27 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"a\" tls=-\n";
     let plain = file(&folder, "plain.log", plain);
@@ -457,6 +459,7 @@ fn logs_that_give_nothing_are_refused_in_one_line() {
         (&["--log", &prose], "no line of 2 is in a known format; line 1: no time", 1),
         (&["--log", &cut], "cut.gz: cut after line 0", 1),
         (&["--log", &plain], "all 1 requests came without TLS", 1),
+        (&["--log", &window], "a window of more than 128 MiB: zstd -dc --long=31", 1),
         (&["--log", "-", "-"], "- is given twice", 2),
         (&["--log", &plain, "--trace", &plain], "--trace", 2),
     ];
