@@ -1,7 +1,9 @@
 //! Access logs, as the planner and the simulator read them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,6 +51,10 @@ impl Logs {
         let standard_input = paths.iter().filter(|path| is_standard_input(path)).count();
         if standard_input > 1 {
             return Err(Misuse("- is given twice: standard input is read once".to_owned()).into());
+        }
+        if let Some(path) = given_twice(paths) {
+            let what = "is given twice, perhaps under another name: each request would count twice";
+            return Err(Misuse(format!("{} {what}", path.display())).into());
         }
         let mut key = [0; 16];
         rejoin_store::fill_at_random(&mut key)?;
@@ -147,6 +153,16 @@ const LARGE_WINDOW: &str = "window_size is too big";
 fn program_up_to(complaint: &str) -> Option<&'static str> {
     let of = [("gzip header", "zcat"), ("BadMagicNumber", "zstdcat")];
     of.iter().find(|(says, _)| complaint.contains(says)).map(|(_, program)| *program)
+}
+
+/// Returns a file that was given before, under this name or another.
+fn given_twice(paths: &[PathBuf]) -> Option<&PathBuf> {
+    let mut seen = HashSet::new();
+    paths.iter().find(|path| {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+        // Errors are for where it is read.
+        found.is_some_and(|file| !is_standard_input(path) && !seen.insert((file.dev(), file.ino())))
+    })
 }
 
 fn is_standard_input(path: &Path) -> bool {

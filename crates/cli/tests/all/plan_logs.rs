@@ -402,33 +402,6 @@ fn where_there_is_nothing_to_resume_the_cause_is_told() {
     assert!(line.contains(told) && line.contains("--keep-alive") && code == 1, "{line}");
 }
 
-/// HAProxy writes times without a zone, and at 03:00 the clock goes back to 02:00.
-#[test]
-fn a_clock_that_goes_back_is_told() {
-    let folder = scratch("plan-logs/summer");
-    let visits = regular(100, 300, 6 * HOUR_S);
-    let log = |hour_of: &dyn Fn(u64) -> u64| {
-        let line = |(second, client): &Visit| {
-            let of_day = hour_of(*second) * HOUR_S + second % HOUR_S;
-            let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-            format!(
-                "10.0.0.{client}:{} [25/Oct/2026:{hour:02}:{minute:02}:{second:02}.000] https~ web/s1 0/0/0/1/1 200 6 - - \
-                 ---- 1/1/0/0/0 0/0 \"GET / HTTP/1.1\"\n",
-                20_000 + of_day
-            )
-        };
-        visits.iter().map(line).collect::<String>()
-    };
-    let back = file(&folder, "back.log", log(&|second| second / HOUR_S - second / (3 * HOUR_S)));
-    let found = answer(&["--log", &back, "--tls", "1.2"]);
-    let at = 1 + visits.iter().filter(|(second, _)| *second < 3 * HOUR_S).count();
-    let what = format!("go back by an hour at line {at} of {back}");
-    assert!(warns_of(&found, &what), "{:?}", warnings(&found));
-    let on = file(&folder, "on.log", log(&|second| second / HOUR_S));
-    let found = answer(&["--log", &on, "--tls", "1.2"]);
-    assert!(!warns_of(&found, "an hour"), "{:?}", warnings(&found));
-}
-
 /// Clients of which nearly none comes back within two hours.
 #[test]
 fn an_answer_from_few_returns_is_called_that() {
@@ -457,6 +430,33 @@ fn an_answer_from_few_returns_is_called_that() {
     assert!(!warns_of(&found, "made only") && found["unseen"].is_object(), "{found}");
 }
 
+/// HAProxy writes times without a zone, and at 03:00 the clock goes back to 02:00.
+#[test]
+fn a_clock_that_goes_back_is_told() {
+    let folder = scratch("plan-logs/summer");
+    let visits = regular(100, 300, 6 * HOUR_S);
+    let log = |hour_of: &dyn Fn(u64) -> u64| {
+        let line = |(second, client): &Visit| {
+            let of_day = hour_of(*second) * HOUR_S + second % HOUR_S;
+            let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
+            format!(
+                "10.0.0.{client}:{} [25/Oct/2026:{hour:02}:{minute:02}:{second:02}.000] https~ web/s1 0/0/0/1/1 200 6 - - \
+                 ---- 1/1/0/0/0 0/0 \"GET / HTTP/1.1\"\n",
+                20_000 + of_day
+            )
+        };
+        visits.iter().map(line).collect::<String>()
+    };
+    let back = file(&folder, "back.log", log(&|second| second / HOUR_S - second / (3 * HOUR_S)));
+    let found = answer(&["--log", &back, "--tls", "1.2"]);
+    let at = 1 + visits.iter().filter(|(second, _)| *second < 3 * HOUR_S).count();
+    let what = format!("go back by an hour at line {at} of {back}");
+    assert!(warns_of(&found, &what), "{:?}", warnings(&found));
+    let on = file(&folder, "on.log", log(&|second| second / HOUR_S));
+    let found = answer(&["--log", &on, "--tls", "1.2"]);
+    assert!(!warns_of(&found, "an hour"), "{:?}", warnings(&found));
+}
+
 #[test]
 fn only_what_tells_tls_is_called_tls() {
     let folder = scratch("plan-logs/tls-told");
@@ -474,6 +474,19 @@ fn only_what_tells_tls_is_called_tls() {
     let told = file(&folder, "told.log", lines(&visits, ",\"tls\":\"TLSv1.2\""));
     let said = done(&["plan", "--log", &told]);
     assert!(said.contains("3,600 requests over TLS, 3,600 connections"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_given_twice_is_read_once_or_refused() {
+    let folder = scratch("plan-logs/twice");
+    let log = file(&folder, "access.log", lines(&regular(200, 400, 2 * HOUR_S), ""));
+    let link = path(&folder, "link.log");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink(&log, &link).expect("a link");
+    for again in [&log, &link] {
+        let (line, code) = refusal(&["plan", "--log", &log, again]);
+        assert!(line.contains("is given twice") && code == 2, "{line}");
+    }
 }
 
 /// Three balancers whose connections come again after a pause, so that there is something to resume.
