@@ -453,7 +453,7 @@ fn logs_that_give_nothing_are_refused_in_one_line() {
     let plain =
         "10.0.0.1 - - [25/Nov/2026:15:49:27 +0000] \"GET / HTTP/1.1\" 200 9 \"-\" \"a\" tls=-\n";
     let plain = file(&folder, "plain.log", plain);
-    let refused: [(&[&str], &str, i32); 7] = [
+    let refused: [(&[&str], &str, i32); 8] = [
         (&["--log", "/nowhere/access.log"], "/nowhere/access.log: cannot be read", 1),
         (&["--log", &nothing], "nothing.log: nothing is there", 1),
         (&["--log", &prose], "no line of 2 is in a known format; line 1: no time", 1),

@@ -142,9 +142,9 @@ fn a_lifetime_that_is_given_counts_in_every_figure() {
     let lifetime = &found["lifetime"];
     assert!((number(&lifetime["lost_percent"]) - (100.0 - expected)).abs() < 1e-9, "{lifetime}");
     assert_eq!((&lifetime["seconds"], &found["lifetime_s"]), (&200.into(), &200.into()));
-    let capacity = ["--capacities", "150", "--policies", "lru"];
+    let capacity = ["--capacities", "200", "--policies", "lru"];
     let simulated = |more: &[&str]| {
-        let read = ["simulate", "--json", "--log", &log, "--keep-alive", "5s"];
+        let read = ["simulate", "--json", "--tls", "1.2", "--log", &log, "--keep-alive", "5s"];
         let said = done(&[&read, &capacity[..], more].concat());
         let cell: Value = serde_json::from_str(&said).expect("JSON");
         number(&cell["hit_after_first_of_device"]["mean"])
