@@ -239,7 +239,7 @@ fn carry(
 fn goes_on_with(store: &Store) -> &'static str {
     match store.ring() {
         Ok(None) => {
-            "this machine has no ticket keys so far: a ticket that its servers issue opens nowhere"
+            "this machine has no ticket keys of the cluster so far: a ticket that its servers issue opens on this machine alone"
         }
         _ => "servers go on with what this machine has",
     }

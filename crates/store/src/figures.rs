@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use rejoin_tickets::TicketEvent;
 
 use crate::mapping::Shared;
+use crate::own_ring::OwnRing;
 use crate::turned_away::TurnedAway;
 
 /// Figures about a whole cache.
@@ -28,6 +29,8 @@ pub(crate) struct Figures {
     pub(crate) starts: [AtomicU64; 64],
     /// The sessions that the cluster was asked for in vain. Older versions leave them alone, as zeros.
     pub(crate) turned_away: TurnedAway,
+    /// The ticket keys of a cluster's servers while the cluster's have not come. Older versions leave them alone, as zeros.
+    pub(crate) own_ring: OwnRing,
 }
 
 // SAFETY: every field is an atomic.

@@ -29,9 +29,11 @@ pub struct SharedKeys {
 /// The figures of the ring that was reported last.
 #[derive(Default)]
 struct Told {
-    /// The mark of its page.
+    /// The mark of its page; zeros if none was reported.
     mark: [u8; MARK_BYTES],
     schedule: Schedule,
+    /// The newest key that this machine's servers made themselves, while those of their cluster had not come.
+    own: Option<KeyId>,
 }
 
 /// The bytes at the end of a page that differ if the ring does: its checksum.
@@ -97,9 +99,10 @@ impl SharedKeys {
         let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
         self.store.copy_page(&mut page)?;
         let ring = KeyRing::from_page(&page).ok();
-        // A cluster's ring is changed by its agent alone.
-        let is_agents = self.store.mailbox().is_some();
-        let is_due = !is_agents && ring.as_ref().is_none_or(|ring| ring.due(now_s));
+        if self.store.mailbox().is_some() {
+            return self.newer_of_cluster(ring, mark(&page), &mut told, now_s);
+        }
+        let is_due = ring.as_ref().is_none_or(|ring| ring.due(now_s));
         if !is_due {
             let is_new = *mark(&page) != told.mark;
             told.mark = *mark(&page);
@@ -122,8 +125,36 @@ impl SharedKeys {
         };
         let ring = self.store.change_ring(rotated)??;
         ring.to_page(&mut page);
-        *told = Told { mark: *mark(&page), schedule: *ring.schedule() };
+        *told = Told { mark: *mark(&page), schedule: *ring.schedule(), own: None };
         Ok(Some(ring))
+    }
+
+    /// Returns the cluster's ring if it is new, or else the one that this machine's servers make while there is none. The
+    /// cluster's is changed by its agent alone. It opens the tickets that were sealed before it came, too.
+    fn newer_of_cluster(
+        &self,
+        ring: Option<KeyRing>,
+        page_mark: &[u8; MARK_BYTES],
+        told: &mut Told,
+        now_s: u64,
+    ) -> Result<Option<KeyRing>, Error> {
+        let newest = |ring: &KeyRing| ring.list(now_s).last().map(|key| key.id);
+        let Some(mut ring) = ring else {
+            // This process has a ring of the cluster's. The page was lost since, and its keys are as good as new ones.
+            if told.mark != [0; MARK_BYTES] {
+                return Ok(None);
+            }
+            let own = self.store.own_ring(now_s)?;
+            let before = told.own;
+            told.own = own.as_ref().and_then(newest).or(before);
+            return Ok(own.filter(|_| told.own != before));
+        };
+        let own = self.store.own_ring_left(now_s)?;
+        let newest_own = own.as_ref().and_then(|(own, _)| newest(own));
+        let is_new = *page_mark != told.mark || newest_own.is_some() && newest_own != told.own;
+        own.iter().for_each(|(own, sealed_at_s)| ring.open_tickets_of(own, *sealed_at_s));
+        *told = Told { mark: *page_mark, schedule: *ring.schedule(), own: newest_own.or(told.own) };
+        Ok(Some(ring).filter(|_| is_new))
     }
 
     /// Returns the ring in the file, if it can be read.
@@ -174,6 +205,35 @@ impl Store {
         let mut page = Zeroizing::new([0; Self::PAGE_BYTES]);
         self.copy_page(&mut page)?;
         Ok(KeyRing::from_page(&page).ok())
+    }
+
+    /// Returns the ring that the servers of this machine seal with while their cluster's has not come. Makes it, or its next
+    /// key, if that is due. `None`: the cluster's has come meanwhile.
+    fn own_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
+        let taken = self.with_page(|page, _| {
+            if KeyRing::from_page(page).is_ok() {
+                return Ok(None);
+            }
+            let own = &self.figures().own_ring;
+            let there = own.read(now_s).map(|(ring, _)| ring);
+            let mut ring = there.unwrap_or_else(|| KeyRing::new(Schedule::default()));
+            match ring.due(now_s) {
+                false => own.note_use(now_s),
+                true => {
+                    rotate_if_due(&mut ring, now_s)?;
+                    own.write(&mut ring, now_s);
+                }
+            }
+            Ok(Some(ring))
+        });
+        taken.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })?
+    }
+
+    /// Returns the ring that the servers of this machine had before their cluster's came, and the time when one of them last
+    /// sealed with it. `None` if there was none, or its last ticket has expired.
+    fn own_ring_left(&self, now_s: u64) -> Result<Option<(KeyRing, u64)>, Error> {
+        let left = self.with_page(|_, _| self.figures().own_ring.read_or_wipe(now_s));
+        left.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
 
     /// The most keys in a ring after [`Self::rotate_keys`]: one place is left to the schedule.

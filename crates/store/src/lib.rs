@@ -46,6 +46,7 @@ mod mapping;
 mod name;
 mod new_file;
 mod own_folder;
+mod own_ring;
 mod patience;
 mod random;
 mod region;

@@ -471,7 +471,10 @@ impl Store {
 
     fn wipe(&self, folder: &Folder) -> Result<(), Error> {
         self.cache().clear();
-        self.with_page(|page, _| page.fill(0));
+        self.with_page(|page, _| {
+            page.fill(0);
+            self.figures().own_ring.wipe();
+        });
         self.mailbox.iter().for_each(Mailbox::wipe);
         let wiped = self.file.write_all_at(&[0; Head::BYTES], 0);
         wiped.map_err(|cause| Error::refused("wipe", &folder.path_of(&self.name), cause))

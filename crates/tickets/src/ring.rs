@@ -7,7 +7,7 @@ use crate::label::Label;
 use crate::schedule::{CLOCKS_APART_S, KeyState, MOST_KEYS, Schedule};
 use crate::sealer::TicketSealer;
 use crate::secret::Secret;
-use crate::timeline::{Timed, Timeline};
+use crate::timeline::{Former, Timed, Timeline};
 
 /// The public facts about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,8 @@ impl KeyRing {
 
     /// Returns a ring without keys, for which a rotation is due.
     pub fn new(schedule: Schedule) -> Self {
-        Self { timeline: Timeline { schedule, keys: Vec::with_capacity(Self::MOST_KEYS) } }
+        let keys = Vec::with_capacity(Self::MOST_KEYS);
+        Self { timeline: Timeline { schedule, keys, former: Vec::new() } }
     }
 
     /// The schedule of the ring.
@@ -76,7 +77,7 @@ impl KeyRing {
         }
         self.correct_far_ahead(now_s);
         self.remove_expired(now_s);
-        let Timeline { schedule, keys } = &mut self.timeline;
+        let Timeline { schedule, keys, .. } = &mut self.timeline;
         if keys.len() == Self::MOST_KEYS {
             return Err(Error::RingFull { most: Self::MOST_KEYS });
         }
@@ -113,6 +114,19 @@ impl KeyRing {
     pub fn retire(&mut self, id: &KeyId) -> bool {
         let position = self.position(id);
         position.map(|at| self.timeline.keys.remove(at)).is_some()
+    }
+
+    /// Lets the keys of another ring, with which nobody seals since `sealed_until_s`, open its tickets until the last one
+    /// expires. Their clients get fresh tickets under this ring. Those keys are no part of this ring's page, and are not
+    /// listed. They replace those of an earlier call.
+    pub fn open_tickets_of(&mut self, other: &Self, sealed_until_s: u64) {
+        let others = &other.timeline;
+        let last_s = sealed_until_s.saturating_add(others.schedule.opens_for_s());
+        let former = others.keys.iter().enumerate().map(|(at, timed)| Former {
+            key: timed.key.clone(),
+            opens_until_s: others.opens_until_s(at).map_or(last_s, |until_s| until_s.min(last_s)),
+        });
+        self.timeline.former = former.collect();
     }
 
     /// Wipes the keys whose last ticket has expired, and returns their number.

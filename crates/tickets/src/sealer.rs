@@ -130,7 +130,8 @@ impl TicketSealer {
         Ok((session, opened))
     }
 
-    /// Iterates over the names with which tickets begin, from the oldest key to the newest, expired ones included.
+    /// Iterates over the names with which tickets begin, from the oldest key to the newest, expired ones included. Those of
+    /// another ring's keys are left out.
     pub fn names(&self) -> impl Iterator<Item = &[u8; NAME_BYTES]> {
         self.timeline.keys.iter().map(|timed| &timed.key.name)
     }

@@ -22,11 +22,19 @@ pub(crate) struct Timed<K> {
     pub(crate) encrypts_from_s: u64,
 }
 
-/// Up to [`crate::KeyRing::MOST_KEYS`] keys, in the order of their turns.
+/// A key of another ring, which seals nothing any more.
+#[derive(Debug, Clone)]
+pub(crate) struct Former<K> {
+    pub(crate) key: K,
+    pub(crate) opens_until_s: u64,
+}
+
+/// Up to [`crate::KeyRing::MOST_KEYS`] keys, in the order of their turns, and as many of another ring.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeline<K> {
     pub(crate) schedule: Schedule,
     pub(crate) keys: Vec<Timed<K>>,
+    pub(crate) former: Vec<Former<K>>,
 }
 
 impl<K> Timeline<K> {
@@ -37,7 +45,15 @@ impl<K> Timeline<K> {
             created_s: timed.created_s,
             encrypts_from_s: timed.encrypts_from_s,
         };
-        Timeline { schedule: self.schedule, keys: self.keys.iter().map(derived).collect() }
+        let former = self.former.iter().map(|Former { key, opens_until_s }| Former {
+            key: derive(key),
+            opens_until_s: *opens_until_s,
+        });
+        Timeline {
+            schedule: self.schedule,
+            keys: self.keys.iter().map(derived).collect(),
+            former: former.collect(),
+        }
     }
 
     /// Returns the position of the key that encrypts: the newest whose turn has begun. If none has begun, because this
@@ -68,7 +84,10 @@ impl<K> Timeline<K> {
     /// Finds the key that a ticket names, unless it has expired. Names are public, and few, so they are
     /// compared one by one.
     pub(crate) fn find(&self, now_s: u64, named: impl Fn(&K) -> bool) -> Option<(&K, Opened)> {
-        let at = self.keys.iter().position(|timed| named(&timed.key))?;
+        let Some(at) = self.keys.iter().position(|timed| named(&timed.key)) else {
+            let is_alive = |former: &&Former<K>| former.opens_until_s > now_s && named(&former.key);
+            return self.former.iter().find(is_alive).map(|former| (&former.key, Opened::Renew));
+        };
         let opened = match self.state(at, now_s) {
             KeyState::Upcoming | KeyState::Encrypting => Opened::Fresh,
             KeyState::Opening => Opened::Renew,

@@ -78,7 +78,8 @@ fn counts(of: &Value) -> [u64; 2] {
     ["full", "resumed"].map(|kind| of["handshakes"][kind].as_u64().expect("a count"))
 }
 
-/// The agent of a machine alone makes ticket keys there, once it has reached Valkey.
+/// The agent of a machine alone brings the cluster's ticket keys, once it has reached Valkey. Until then the workers have
+/// keys of their own.
 #[test]
 fn a_cluster_whose_ticket_keys_have_not_come_stands_in_the_way() {
     let mut site = Site::new("status-no-ring");
@@ -88,8 +89,11 @@ fn a_cluster_whose_ticket_keys_have_not_come_stands_in_the_way() {
     let tickets = NGINX.replace("ssl_session_tickets off;", "ssl_session_tickets on;");
     site.write("nginx.conf", &tickets.replace("@MORE@", ""));
     let Some(()) = start_nginx(&mut site) else { return };
-    let mut client = site.client(Versions::Tls12);
-    assert_eq!([(); 2].map(|()| client.connect()), [false, false]);
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let mut client = site.client(versions);
+        let resumed = [(); 6].map(|()| client.connect());
+        assert_eq!(resumed, [false, true, true, true, true, true], "{versions:?}");
+    }
     let (found, code) = in_the_way(&id(&site));
     let [[why, mend]] = &found[..] else { panic!("{found:?}") };
     assert!(code == 1 && why.contains("has no ticket keys") && mend.contains("reaches Valkey"));

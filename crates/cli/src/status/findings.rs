@@ -103,8 +103,8 @@ fn on_cache(notes: &Notes) -> Vec<Obstacle> {
 
 fn no_ring(cache: &str) -> Obstacle {
     let why = format!(
-        "the cache {cache} has no ticket keys: its cluster's have not reached this machine, and a ticket that its servers issue \
-         opens nowhere"
+        "the cache {cache} has no ticket keys of its cluster: they have not reached this machine, and a ticket that its servers \
+         issue opens on this machine alone"
     );
     Obstacle::new(why, REACHES_VALKEY)
 }

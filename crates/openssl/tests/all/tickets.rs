@@ -15,6 +15,8 @@ use rejoin_cache::{Cache, Capacity, Hints, History, Settings};
 use rejoin_openssl::{
     Client, ClientSession, ServerSessions, TicketCounters, TicketHistory, TicketKeys, now_ms,
 };
+use rejoin_store::{SharedKeys, Store};
+use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, KeySource, Schedule, TicketEvent};
 
 use crate::self_signed::certify;
@@ -321,6 +323,47 @@ fn an_empty_ring_fails_no_handshake() {
         keys.replace(ring(&[(1, 1)]));
         let met = connect(&client, &server, None);
         assert!(connect(&client, &server, Some(&met.session)).resumed, "{version:?}");
+    }
+}
+
+/// The agent of a machine has not reached Valkey since the cache was made.
+#[test]
+fn tickets_open_before_a_clusters_first_ring_has_come_and_after_it() {
+    for version in VERSIONS {
+        let folder = Folder::below(std::path::Path::new(Store::FOLDER));
+        let (name, settings) =
+            ("web".parse().expect("a name"), Settings::new(Capacity::Sessions(9)));
+        let open = || Store::open_for_cluster(&folder, &name, Some(&settings), &[7; 16]);
+        let agents = open().expect("made");
+        let shared = || {
+            let store = Arc::new(open().expect("there"));
+            let keys = SharedKeys::open(store, None, None, now_s(), |error| panic!("{error}"));
+            TicketKeys::following(Box::new(keys.expect("of the cache")))
+        };
+        let (one, other) = (shared(), shared());
+        let server = |keys, label| plain(version, keys, label);
+        let (client, elsewhere) = (client(version), TicketKeys::new(ring(&[(2, 2)])));
+        let first = connect(&client, &server(&one, b"one"), None);
+        for keys in [&one, &other] {
+            let second = connect(&client, &server(keys, b"one"), Some(&first.session));
+            assert!(second.resumed, "{version:?}");
+        }
+        let in_other = connect(&client, &server(&other, b"two"), Some(&first.session));
+        assert!(!in_other.resumed, "{version:?}");
+
+        agents.adopt_ring(&ring(&[(30, 1), (2, 2)]), 1).expect("free");
+        // Each asks once a second.
+        thread::sleep(Duration::from_millis(1_100));
+        for keys in [&one, &other, &shared()] {
+            let before = keys.counters();
+            let back = connect(&client, &server(keys, b"one"), Some(&first.session));
+            assert!(back.resumed, "{version:?}");
+            assert_eq!(keys.counters().renewed, before.renewed + 1, "{version:?}");
+            // The new one is under the cluster's key.
+            let next = connect(&client, &server(&elsewhere, b"one"), Some(&back.session));
+            assert!(next.resumed, "{version:?}");
+            assert_eq!(keys.counters().keyless, 0, "{version:?}");
+        }
     }
 }
 

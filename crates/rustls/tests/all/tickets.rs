@@ -62,6 +62,36 @@ fn a_ticket_resumes_at_another_server_and_after_a_restart() {
     }
 }
 
+/// The agent of a machine has not reached Valkey since the cache was made.
+#[test]
+fn a_ticket_resumes_before_a_clusters_first_ring_has_come_and_after_it() {
+    for version in VERSIONS {
+        let (folder, site) = (Folder::new(), Site::new(version));
+        let (name, settings) =
+            ("shop".parse().expect("a name"), Settings::new(Capacity::Sessions(9)));
+        let agents = Store::open_for_cluster(&folder, &name, Some(&settings), &[7; 16]);
+        let agents = agents.expect("made");
+        let start = || {
+            let store = Store::open(&folder, &name, None).expect("there");
+            let keys = TicketKeys::shared(&Arc::new(store), None).expect("keys");
+            with_keys(&keys, site.server(Asks::Nobody), context())
+        };
+        let (one, client) = (start(), site.client(None));
+        assert_eq!(connect(&one, &client, None), Ok(HandshakeKind::Full));
+        assert_eq!(connect(&start(), &client, None), Ok(HandshakeKind::Resumed), "{version:?}");
+        let mut ring = KeyRing::new(Schedule::default());
+        ring.rotate(now_s(), &mut [5; SECRET_BYTES]).expect("a key");
+        agents.adopt_ring(&ring, 1).expect("free");
+        // A server asks once a second.
+        std::thread::sleep(Duration::from_millis(1_100));
+        assert_eq!(connect(&one, &client, None), Ok(HandshakeKind::Resumed), "{version:?}");
+        assert_eq!(connect(&start(), &client, None), Ok(HandshakeKind::Resumed), "{version:?}");
+        let counts: HashMap<_, _> = agents.ticket_counters().into_iter().collect();
+        assert_eq!((counts["tickets_unknown"], counts["tickets_keyless"]), (0, 0));
+        assert!(counts["tickets_renewed"] >= 1, "{counts:?}");
+    }
+}
+
 #[test]
 fn tickets_of_elsewhere_do_not_resume() {
     for version in VERSIONS {

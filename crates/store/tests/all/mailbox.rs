@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
 use rejoin_store::{Asked, CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says};
 use rejoin_store::{SharedKeys, Store, Tiered, now_ms};
-use rejoin_tickets::{KeyRing, KeySource, Schedule};
+use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, KeySource, Label, Opened, Schedule};
 
 use crate::name;
 use crate::session::{CONTEXT, find, id, insert};
@@ -399,7 +399,8 @@ fn the_ring_is_the_agents_and_servers_follow() {
     let file = Some(Path::new("/nonexistent/of no matter"));
     let schedule = Some(Schedule::new(3_600, 7_200, 600).expect("a schedule"));
     let keys = SharedKeys::open(servers(&folder), schedule, file, 1_000, complain).expect("there");
-    assert!(keys.newer(1_000).is_none() && agent.ring().expect("free").is_none());
+    let own = keys.newer(1_000).expect("one of this machine's own");
+    assert!(own.list(1_000).count() == 1 && agent.ring().expect("free").is_none());
     let mut ring = KeyRing::new(Schedule::default());
     ring.rotate(1_000, &mut [5; 32]).expect("a key");
     agent.adopt_ring(&ring, 1).expect("free");
@@ -409,4 +410,103 @@ fn the_ring_is_the_agents_and_servers_follow() {
     assert!(refused.iter().all(|why| matches!(why, Some(Error::OfCluster { .. }))), "{refused:?}");
     let years_later = 1_000_000_000;
     assert!(keys.newer(years_later).is_none(), "it is due, and not for servers to change");
+}
+
+/// An agent that has not reached Valkey since the cache was made has no ring to give.
+#[test]
+fn until_a_clusters_ring_comes_all_servers_of_the_machine_have_one_of_their_own() {
+    const HOUR_S: u64 = 3_600;
+    let now_s = 1_800_000_000;
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    let follow = || {
+        let complain = |error: &Error| panic!("{error}");
+        SharedKeys::open(servers(&folder), None, None, now_s, complain).expect("there")
+    };
+    let label = Label::new(b"one").expect("a label");
+    let sealed = |ring: &KeyRing, now_s| {
+        ring.sealer(&label).seal(now_s, b"session", [3; 12]).expect("a key")
+    };
+    let opened = |ring: &KeyRing, now_s, ticket: &[u8]| {
+        ring.sealer(&label).open(now_s, ticket).map(|(_, opened)| opened)
+    };
+    let (one, other) = (follow(), follow());
+    let first = one.newer(now_s).expect("the first is news");
+    let ticket = sealed(&first, now_s);
+    let others = other.newer(now_s + 1).expect("the same");
+    assert_eq!(opened(&others, now_s + 1, &ticket), Some(Opened::Fresh));
+    assert!(one.newer(now_s + 2).is_none() && other.newer(now_s + 2).is_none(), "nothing new");
+    // It rotates as others do.
+    let later_s = now_s + 13 * HOUR_S;
+    assert!(one.newer(now_s + 11 * HOUR_S).is_some_and(|ring| ring.list(now_s).count() == 2));
+    let rotated = other.newer(later_s).expect("rotated");
+    assert_eq!(opened(&rotated, later_s, &ticket), Some(Opened::Renew));
+    let last = sealed(&rotated, later_s);
+    assert!(agent.ring().expect("free").is_none() && agent.ring_version() == 0);
+
+    let mut ring = KeyRing::new(Schedule::default());
+    ring.rotate(now_s - 100 * HOUR_S, &mut [5; 32]).expect("a key");
+    ring.rotate(later_s - 5 * HOUR_S, &mut [6; 32]).expect("a key");
+    agent.adopt_ring(&ring, 1).expect("free");
+    for keys in [&one, &other, &follow()] {
+        let came = keys.newer(later_s + 1).expect("the cluster's");
+        assert_eq!(came.list(later_s).map(|key| key.id).collect::<Vec<_>>(), ids(&ring, later_s));
+        assert_eq!(opened(&ring, later_s, &sealed(&came, later_s)), Some(Opened::Fresh));
+        for ticket in [&ticket, &last] {
+            assert_eq!(opened(&came, later_s + 1, ticket), Some(Opened::Renew));
+        }
+        assert!(keys.newer(later_s + 2).is_none(), "once");
+        assert_eq!(opened(&came, later_s + 25 * HOUR_S, &last), None);
+    }
+    let ticket_ends_s = later_s + 24 * HOUR_S + CLOCKS_APART_S;
+    let at = |now_s| follow().newer(now_s).expect("the first is news");
+    assert!(opened(&at(ticket_ends_s - 1), ticket_ends_s - 1, &last).is_some());
+    assert!(opened(&at(ticket_ends_s), ticket_ends_s - 1, &last).is_none(), "it was wiped");
+}
+
+/// An agent whose process was killed while it wrote leaves a page that is none.
+#[test]
+fn a_server_with_the_clusters_ring_keeps_that_if_the_page_is_lost() {
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    let follow = || {
+        let complain = |error: &Error| panic!("{error}");
+        SharedKeys::open(servers(&folder), None, None, 1_000, complain).expect("there")
+    };
+    let (mut ring, keys) = (KeyRing::new(Schedule::default()), follow());
+    ring.rotate(1_000, &mut [5; 32]).expect("a key");
+    agent.adopt_ring(&ring, 1).expect("free");
+    assert!(keys.newer(1_000).is_some());
+    let file = std::fs::File::options().write(true).open(folder.path().join("rejoin-test"));
+    let file = file.expect("there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 100], 4_096 + 50).expect("written");
+    assert!(keys.newer(1_001).is_none());
+    let came_later = follow();
+    assert!(came_later.newer(1_001).is_some_and(|own| ids(&own, 1_001) != ids(&ring, 1_001)));
+    agent.adopt_ring(&ring, 2).expect("free");
+    for keys in [&keys, &came_later] {
+        assert_eq!(keys.newer(1_002).map(|ring| ids(&ring, 1_002)), Some(ids(&ring, 1_002)));
+    }
+}
+
+#[test]
+fn a_cache_that_is_removed_keeps_no_key_of_its_machine() {
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    let keys = SharedKeys::open(servers(&folder), None, None, 1_000, |_| {}).expect("there");
+    assert!(keys.newer(1_000).is_some());
+    let file = std::fs::File::open(folder.path().join("rejoin-test")).expect("there");
+    let words = || {
+        let mut words = [0; 4_096];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut words, 0).expect("read");
+        words.chunks(8).filter(|word| *word == b"rejoinSK").count()
+    };
+    assert_eq!(words(), 1);
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    assert_eq!(words(), 0);
+    drop(agent);
+}
+
+fn ids(ring: &KeyRing, now_s: u64) -> Vec<KeyId> {
+    ring.list(now_s).map(|key| key.id).collect()
 }

@@ -245,3 +245,46 @@ fn a_clock_that_was_ahead_does_not_stop_rotation() {
         now_s += 12 * HOUR_S;
     }
 }
+
+#[test]
+fn keys_of_another_ring_open_its_tickets_for_their_lifetime_and_seal_none() {
+    let schedule = Schedule::default();
+    let ring_of = |made: &[(u64, u8)]| {
+        let mut ring = KeyRing::new(schedule);
+        for (hour, secret) in made {
+            ring.rotate(START_S + hour * HOUR_S, &mut [*secret; 32]).expect("a key");
+        }
+        ring
+    };
+    // The other ring's newest key is newer than all of the ring that takes its place.
+    let (other, mut ring) = (ring_of(&[(0, 1), (20, 2)]), ring_of(&[(10, 3)]));
+    let (sealed_until_s, nonce) = (START_S + 22 * HOUR_S, [7; 12]);
+    let tickets = [1, 21].map(|hour| {
+        let ticket = other.sealer(&label()).seal(START_S + hour * HOUR_S, b"one", nonce);
+        ticket.expect("a key")
+    });
+    ring.open_tickets_of(&other, sealed_until_s);
+    let sealer = ring.sealer(&label());
+    let opened = |ticket: &Vec<u8>, now_s| sealer.open(now_s, ticket).map(|(_, opened)| opened);
+    for ticket in &tickets {
+        assert_eq!(opened(ticket, sealed_until_s), Some(Opened::Renew));
+    }
+    // The first key's turn had ended an hour before the last ticket was sealed. The second key has no successor.
+    let lifetime_s = schedule.ticket_lifetime_s() + CLOCKS_APART_S;
+    for (ticket, end_s) in tickets.iter().zip([21 * HOUR_S, 22 * HOUR_S]) {
+        let end_s = START_S + end_s + lifetime_s;
+        assert_eq!(opened(ticket, end_s - 1), Some(Opened::Renew));
+        assert_eq!(opened(ticket, end_s), None);
+    }
+    let sealed = sealer.seal(sealed_until_s, b"two", nonce).expect("a key");
+    let of_ring = ring_of(&[(10, 3)]);
+    assert!(of_ring.sealer(&label()).open(sealed_until_s, &sealed).is_some());
+    let keys = ring.for_context(&label());
+    assert_eq!((keys.iter().count(), ring.list(sealed_until_s).count()), (1, 1));
+    let mut pages = [[0; rejoin_tickets::PAGE_BYTES]; 2];
+    ring.to_page(&mut pages[0]);
+    of_ring.to_page(&mut pages[1]);
+    assert_eq!(pages[0], pages[1]);
+    ring.open_tickets_of(&KeyRing::new(schedule), sealed_until_s);
+    assert!(ring.sealer(&label()).open(sealed_until_s, &tickets[1]).is_none());
+}
