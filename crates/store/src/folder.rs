@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Folder {
             .map_err(|cause| self.no_room_or(bytes, "make a file in", cause))?;
         let unfinished = Unfinished { folder: self, name: unfinished, file };
         fchmod(&unfinished.file, Mode::RUSR | Mode::WUSR)
-            .and_then(|()| fallocate(&unfinished.file, FallocateFlags::empty(), 0, bytes))
+            .and_then(|()| reserve(&unfinished.file, FallocateFlags::empty(), bytes))
             .map_err(|cause| self.no_room_or(bytes, "reserve room in", cause))?;
         Ok(unfinished)
     }
@@ -233,6 +233,32 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// Reserves the first `bytes` of a file, with [`FallocateFlags::KEEP_SIZE`] only as far as it goes.
+pub(crate) fn reserve(file: impl AsFd, flags: FallocateFlags, bytes: u64) -> Result<(), Errno> {
+    in_pieces(bytes, |start, length| fallocate(&file, flags, start, length))
+}
+
+/// Reserves room piece by piece, by `reserve`, which a signal may interrupt (`fallocate(2)`): in memory, older versions of
+/// Linux stop at any signal, and give back all that the call had reserved. A whole cache may take longer than it is from one signal to the next,
+/// as where a profiler measures the program.
+fn in_pieces(
+    bytes: u64,
+    mut reserve: impl FnMut(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    const PIECE_BYTES: u64 = 1 << 20;
+    const MOST_INTERRUPTIONS: u32 = 10_000;
+    let (mut start, mut interruptions) = (0, 0);
+    while start < bytes {
+        let length = (bytes - start).min(PIECE_BYTES);
+        match reserve(start, length) {
+            Ok(()) => start += length,
+            Err(Errno::INTR) if interruptions < MOST_INTERRUPTIONS => interruptions += 1,
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
+}
+
 /// Writes zeros over a whole file, except its mark: for those who have it open, it was not cut short. A page that has no
 /// bytes, and no room for any, is left.
 pub(crate) fn wipe(file: &File, path: &Path) -> Result<(), Error> {
@@ -275,4 +301,46 @@ fn is_own(file: &Stat) -> bool {
 
 fn objection(file: &Stat) -> Option<Objection> {
     Objection::to(file, &[]).or_else(|| (file.st_nlink > 1).then_some(Objection::Linked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reserves room in a system that a signal interrupts whenever so many bytes were reserved.
+    fn reserved(bytes: u64, every: u64) -> (Result<(), Errno>, u64) {
+        let (mut until_signal, mut end) = (every, 0);
+        let done = in_pieces(bytes, |start, length| {
+            assert_eq!(start, end, "neither twice nor with a gap");
+            if until_signal < length {
+                until_signal = every;
+                return Err(Errno::INTR);
+            }
+            until_signal -= length;
+            end += length;
+            Ok(())
+        });
+        (done, end)
+    }
+
+    #[test]
+    fn room_is_reserved_whatever_signals_come() {
+        for bytes in [0, 1, 4_096, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 300 << 20] {
+            for every in [u64::MAX, 50 << 20, 1 << 20] {
+                assert_eq!(reserved(bytes, every), (Ok(()), bytes), "{bytes} {every}");
+            }
+        }
+        // A system that does nothing but interrupt is left in the end.
+        assert_eq!(reserved(2 << 20, 0), (Err(Errno::INTR), 0));
+    }
+
+    #[test]
+    fn a_lack_of_room_is_told() {
+        let mut pieces = 0;
+        let done = in_pieces(10 << 20, |_, _| {
+            pieces += 1;
+            if pieces == 3 { Err(Errno::NOSPC) } else { Ok(()) }
+        });
+        assert_eq!((done, pieces), (Err(Errno::NOSPC), 3));
+    }
 }

@@ -15,13 +15,14 @@
 //! set first, and changes nothing. It needs no file descriptor, which a program may have closed.
 
 use rejoin_cache::{Ledger, Line};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::folder::reserve;
 use crate::lock::Lock;
 use crate::patience::Patience;
 use crate::trouble::{Alarm, Trouble};
@@ -87,7 +88,7 @@ impl Mapping {
             return Ok(());
         }
         // A file that is cut meanwhile must not become longer by it.
-        retry_on_intr(|| fallocate(&file, FallocateFlags::KEEP_SIZE, 0, self.bytes as u64))?;
+        reserve(file, FallocateFlags::KEEP_SIZE, self.bytes as u64)?;
         if self.is_marked && self.is_end_readable() {
             self.mark().store(Self::MARK, Ordering::Relaxed);
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::Error;
@@ -13,7 +14,9 @@ use crate::Error;
 pub fn fill_at_random(bytes: &mut [u8]) -> Result<(), Error> {
     let path = Path::new("random numbers");
     let refused = |cause: rustix::io::Errno| Error::refused("read", path, cause);
-    getrandom(bytes, GetRandomFlags::empty()).map(|_| ()).map_err(refused)
+    // A signal may come while a system that has just started waits for its first random numbers.
+    let filled = retry_on_intr(|| getrandom(&mut *bytes, GetRandomFlags::empty()));
+    filled.map(|_| ()).map_err(refused)
 }
 
 /// Returns a random number, for the name of a file that no other process makes.
