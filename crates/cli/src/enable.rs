@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             ("--stateful", arguments.stateful),
         ];
         if let Some((option, _)) = of_services.into_iter().find(|(_, is_given)| *is_given) {
-            return Err(Misuse(format!("{option} is for a service, and not for clients")).into());
+            return Err(clients::not_of(option).into());
         }
         return clients::enable(Whose::by_default(), &library, arguments.dry_run);
     }

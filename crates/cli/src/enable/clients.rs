@@ -6,6 +6,7 @@ use anyhow::Context;
 
 use super::files::{self, Written};
 use super::systemctl;
+use crate::arguments::Misuse;
 use crate::terminal::print;
 
 /// Whose programs.
@@ -86,6 +87,11 @@ impl Whose {
 
 /// The name of unchanged programs, where the commands take the name of a service.
 pub(super) const NAME: &str = "clients";
+
+/// Returns the error of an option that programs have no use for.
+pub(super) fn not_of(option: &str) -> Misuse {
+    Misuse(format!("{option} is for a service, and not for {NAME}"))
+}
 
 /// Writes the files and starts the manager, or only shows the files.
 pub(super) fn enable(whose: Whose, library: &Path, dry_run: bool) -> anyhow::Result<()> {

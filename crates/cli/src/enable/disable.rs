@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { name, all, now } = arguments;
+    if *now && name.as_deref() == Some(clients::NAME) {
+        return Err(clients::not_of("--now").into());
+    }
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let is_of_clients = *all || name.as_deref() == Some(clients::NAME);
     if is_of_clients && clients::disable(Whose::by_default())? && !all {

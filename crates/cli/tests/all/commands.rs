@@ -32,7 +32,7 @@ fn misuse_is_one_line_and_exit_code_2() {
     let folder = scratch("misuse");
     let trace = folder.join("cut.trace");
     std::fs::write(&trace, b"not a trace").expect("a file");
-    let wrong: [(&[&str], &str); 17] = [
+    let wrong: [(&[&str], &str); 18] = [
         (&["serve", "--frobnicate"], "--frobnicate"),
         (&["serve", "--capacity-sessions", "0"], "at least 1"),
         (&["serve", "--capacity", "100"], "give at least"),
@@ -50,6 +50,7 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["demo", "--capacity-share", "-1"], "0.6"),
         (&["demo", "--client", "--tls", "1.3"], "--tls"),
         (&["demo", "--client", "--devices", "60"], "--devices"),
+        (&["disable", "clients", "--now"], "--now is for a service"),
     ];
     for (arguments, remedy) in wrong {
         let (line, code) = complaint(&rejoin(arguments));
