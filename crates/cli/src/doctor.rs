@@ -29,7 +29,7 @@ itself, and --connections at most. It sends no secret. A server over TLS 1.3 tha
 itself is asked for its page (HEAD /). Certificates are judged, and never refused.
 What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
 A process id, a unit of systemd or --all is looked into instead, as by `rejoin status`: each thing
-that stands in the way, with its mend. All options but --json are then unused.
+that stands in the way, with its mend. Of the options it takes --json alone.
 Exit codes: 0 if sessions resume, 1 if something stands in the way or is not known, 2 for an error.
 Examples:
   rejoin doctor example.com
@@ -51,24 +51,24 @@ pub(crate) struct Arguments {
     /// Other names of the server, to try its sessions under
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     names: Vec<Host>,
-    /// The returns at once, for each way of resuming at each address
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// The returns at once, for each way of resuming at each address [default: 8]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
-    attempts: u32,
-    /// The other sessions that are made before one returns, where the server keeps sessions itself
-    #[arg(long, value_name = "N", default_value_t = 24)]
+    attempts: Option<u32>,
+    /// The other sessions that are made before one returns, where the server keeps sessions itself [default: 24]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
-    others: u32,
-    /// The time before sessions return again; 0 for no such return
-    #[arg(long, value_name = "TIME", default_value = "3s")]
-    wait: Time,
-    /// The longest time for connecting, for the handshake, and for what follows it
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = above_zero)]
-    deadline: Time,
-    /// The most connections to each address
-    #[arg(long, value_name = "N", default_value_t = 160)]
+    others: Option<u32>,
+    /// The time before sessions return again; 0 for no such return [default: 3s]
+    #[arg(long, value_name = "TIME")]
+    wait: Option<Time>,
+    /// The longest time for connecting, for the handshake, and for what follows it [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = above_zero)]
+    deadline: Option<Time>,
+    /// The most connections to each address [default: 160]
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    connections: u32,
+    connections: Option<u32>,
     /// Send a request (HEAD /) as early data, and its first flight again: are copies answered?
     #[arg(long)]
     replay: bool,
@@ -105,19 +105,44 @@ fn patient(text: &str) -> Result<Patient, String> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let server = match &arguments.patient {
         Some(Patient::Server(server)) => server,
-        Some(Patient::Local(local)) => return look(Some(local), arguments.json),
-        None => return look(None, arguments.json),
+        Some(Patient::Local(local)) => return look(Some(local), arguments),
+        None => return look(None, arguments),
     };
     let report = examined(server, arguments).map_err(|error| Misuse(terminal::chain(&error)))?;
     let is_well = report.resumes == Some(true);
     if is_well { Ok(()) } else { Err(anyhow!("{}: {}", report.facts.target, report.verdict())) }
 }
 
-/// Looks into this machine's servers.
-fn look(local: Option<&str>, is_json: bool) -> anyhow::Result<()> {
-    let is_well = status::examine(local, is_json)?;
+/// Looks into this machine's servers, with nothing but `--json`.
+fn look(local: Option<&str>, arguments: &Arguments) -> anyhow::Result<()> {
     let what = local.unwrap_or("this machine");
+    if let Some(option) = arguments.of_connections() {
+        let why = format!(
+            "{option} is for a server that is connected to, and {what} is looked into: leave it out, or give HOST:PORT"
+        );
+        return Err(Misuse(why).into());
+    }
+    let is_well = status::examine(local, arguments.json)?;
     if is_well { Ok(()) } else { Err(anyhow!("{what}: something stands in the way")) }
+}
+
+impl Arguments {
+    /// Returns the first option that says something about connections.
+    fn of_connections(&self) -> Option<&'static str> {
+        let given = [
+            ("--address", !self.address.is_empty()),
+            ("--names", !self.names.is_empty()),
+            ("--attempts", self.attempts.is_some()),
+            ("--others", self.others.is_some()),
+            ("--wait", self.wait.is_some()),
+            ("--deadline", self.deadline.is_some()),
+            ("--connections", self.connections.is_some()),
+            ("--replay", self.replay),
+            ("--earlier", self.earlier.is_some()),
+            ("--html", self.html.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+    }
 }
 
 /// Examines the server, and writes the report.
@@ -152,16 +177,19 @@ fn examined(server: &Target, arguments: &Arguments) -> anyhow::Result<Report> {
 }
 
 fn settings(server: &Target, arguments: &Arguments) -> Settings {
+    let usual = Settings::new(server.clone());
+    let time =
+        |given: Option<Time>, usual| given.map_or(usual, |time| Duration::from_millis(time.ms));
     Settings {
         addresses: arguments.address.clone(),
         names: arguments.names.clone(),
-        attempts: arguments.attempts,
-        others: arguments.others,
-        wait: Duration::from_millis(arguments.wait.ms),
-        deadline: Duration::from_millis(arguments.deadline.ms),
-        connections: arguments.connections,
+        attempts: arguments.attempts.unwrap_or(usual.attempts),
+        others: arguments.others.unwrap_or(usual.others),
+        wait: time(arguments.wait, usual.wait),
+        deadline: time(arguments.deadline, usual.deadline),
+        connections: arguments.connections.unwrap_or(usual.connections),
         replay: arguments.replay,
-        ..Settings::new(server.clone())
+        ..usual
     }
 }
 

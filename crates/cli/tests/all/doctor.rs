@@ -75,13 +75,25 @@ fn what_cannot_be_examined_is_one_line_and_exit_code_2() {
             let _ = std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP\r\n");
         }
     });
-    let wrong: [(&[&str], &str); 6] = [
+    let wrong: [(&[&str], &str); 17] = [
         (&["doctor", &gone], "no TCP connection"),
         (&["doctor", &speaks], "does not speak TLS"),
         (&["doctor", "4194305"], "there is no process 4194305"),
         (&["doctor", "example.com:0"], "1 to 65535"),
         (&["doctor", &gone, "--earlier", "/nowhere"], "/nowhere"),
         (&["doctor", &gone, "--earlier", "Cargo.toml"], "no report"),
+        // What is this machine's own is not connected to.
+        (&["doctor", "1", "--replay"], "--replay is for a server"),
+        (&["doctor", "--all", "--wait", "3s"], "--wait is for a server"),
+        (&["doctor", "x.service", "--address", "::1"], "--address is for a server"),
+        (&["doctor", "1", "--names", "a.example"], "--names is for a server"),
+        (&["doctor", "1", "--attempts", "8"], "--attempts is for a server"),
+        (&["doctor", "1", "--others", "24"], "--others is for a server"),
+        (&["doctor", "1", "--deadline", "5s"], "--deadline is for a server"),
+        (&["doctor", "1", "--connections", "160"], "--connections is for a server"),
+        (&["doctor", "1", "--earlier", "/nowhere"], "--earlier is for a server"),
+        (&["doctor", "1", "--html", "/nowhere/x", "--json"], "--html is for a server"),
+        (&["doctor", "1", "--json", "--wait", "0"], "HOST:PORT"),
     ];
     for (arguments, remedy) in wrong {
         let output = rejoin(arguments);
