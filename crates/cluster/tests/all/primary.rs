@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_cluster::{Link, Servers, Settings};
 use rejoin_testkit::cluster::{ValkeyCluster, address, servers};
@@ -12,8 +12,11 @@ use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{Signal, wait_until};
 use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::agent::{Machine, settings};
 
@@ -187,4 +190,53 @@ async fn a_clusters_node_that_stands_still_is_left_when_it_has_a_successor() {
     owner.process().signal(Signal::STOP);
     until_written(&link).await;
     owner.process().signal(Signal::CONT);
+}
+
+/// Starts a server whose answers never end, but for the first ones on each connection. It sends how long each connection
+/// then stayed open.
+async fn endless(head: &'static [u8], ends: usize) -> (u16, mpsc::UnboundedReceiver<Duration>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let (lasted, received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let lasted = lasted.clone();
+            tokio::spawn(async move {
+                let mut asked = [0; 4_096];
+                for _ in 0..ends {
+                    let _ = from.read(&mut asked).await?;
+                    from.write_all(b"+OK\r\n").await?;
+                }
+                let _ = from.read(&mut asked).await?;
+                from.write_all(head).await?;
+                let begun = Instant::now();
+                // Slow enough for the memory of whoever runs the test.
+                while from.write_all(&b":1\r\n".repeat(1_000)).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let _ = lasted.send(begun.elapsed());
+                std::io::Result::Ok(())
+            });
+        }
+    });
+    (port, received)
+}
+
+/// Time alone bounds what is kept of it: the library for Redis bounds no answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_never_ends_ends_the_connection() {
+    for head in [&b"$9000000000000000\r\n"[..], b"*9000000000000000\r\n"] {
+        for ends in [0, 1] {
+            let (port, mut lasted) = endless(head, ends).await;
+            let place = rejoin_cluster::Place::Primary(vec![address(port)]);
+            let link = Link::open(Servers::new(place));
+            for _ in 0..2 {
+                let what = || String::from_utf8_lossy(head);
+                assert!(writes(&link).await.is_err(), "{} {ends}", what());
+                let lasted = timeout(Duration::from_secs(10), lasted.recv()).await;
+                let lasted = lasted.expect("it is left").expect("it runs");
+                assert!(lasted < Duration::from_secs(3), "{} {ends}: {lasted:?}", what());
+            }
+        }
+    }
 }
