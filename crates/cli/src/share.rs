@@ -123,7 +123,7 @@ fn open(
             file.display()
         ));
     }
-    let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, file, now_s, complain)?;
+    let keys = SharedKeys::open_for_others(Arc::clone(&store), change, file, now_s, complain)?;
     Ok((store, watch, keys))
 }
 

@@ -21,6 +21,8 @@ pub struct SharedKeys {
     file: Option<KeyFile>,
     told: Mutex<Told>,
     complain: fn(&Error),
+    /// True if this process hands the keys on. It has nothing to do with those that its machine's servers make themselves.
+    is_for_others: bool,
     has_complained: AtomicBool,
     /// True once the cache was removed under this process. Then the file is that of others.
     is_removed: AtomicBool,
@@ -87,10 +89,26 @@ impl SharedKeys {
         Ok(keys)
     }
 
+    /// Opens the keys of the cache as [`Self::open_rescheduled`] does, to hand them on to programs that have not the cache. A
+    /// cluster's keys come when they have reached the machine; those that its servers make until then stay with its servers.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_rescheduled`].
+    pub fn open_for_others(
+        store: Arc<Store>,
+        change: Reschedule,
+        file: Option<&Path>,
+        now_s: u64,
+        complain: fn(&Error),
+    ) -> Result<Self, Error> {
+        let keys = Self::open_rescheduled(store, change, file, now_s, complain)?;
+        Ok(Self { is_for_others: true, ..keys })
+    }
+
     fn following(store: Arc<Store>, file: Option<KeyFile>, complain: fn(&Error)) -> Self {
         let [has_complained, is_removed] = [(); 2].map(|()| AtomicBool::new(false));
         let told = Mutex::default();
-        Self { store, file, told, complain, has_complained, is_removed }
+        Self { store, file, told, complain, is_for_others: false, has_complained, is_removed }
     }
 
     fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
@@ -99,10 +117,12 @@ impl SharedKeys {
         let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
         self.store.copy_page(&mut page)?;
         let ring = KeyRing::from_page(&page).ok();
-        if self.store.mailbox().is_some() {
+        let is_of_cluster = self.store.mailbox().is_some();
+        if is_of_cluster && !self.is_for_others {
             return self.newer_of_cluster(ring, mark(&page), &mut told, now_s);
         }
-        let is_due = ring.as_ref().is_none_or(|ring| ring.due(now_s));
+        // A cluster's ring is changed by its agent alone.
+        let is_due = !is_of_cluster && ring.as_ref().is_none_or(|ring| ring.due(now_s));
         if !is_due {
             let is_new = *mark(&page) != told.mark;
             told.mark = *mark(&page);

@@ -687,27 +687,69 @@ fn one_option_that_fits_no_ring_is_refused_at_once() {
 /// A cluster's settings have its schedule. A unit that was written before the machine was one of a cluster goes on.
 #[test]
 fn a_clusters_cache_says_that_its_schedule_stays() {
-    let folder = Folder::new();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
-    let (name, settings) = ("web".parse().expect("a name"), Settings::new(Capacity::Sessions(10)));
-    let store = Store::open_for_cluster(folder.path(), &name, Some(&settings), &[7; 16]);
-    let store = store.expect("made");
+    let (folder, store) = of_cluster();
     let mut keys = KeyRing::new(Schedule::default());
     keys.rotate(SystemTime::UNIX_EPOCH.elapsed().expect("now").as_secs(), &mut [7; 32])
         .expect("a key");
     store.adopt_ring(&keys, 1).expect("adopted");
-    let place = folder.path().to_str().expect("UTF-8");
-    let export = |turns: &[&str]| {
-        let words = ["--format", "json", "--context", "shop", "--output", &folder.file("keys")];
-        let export = ["keys", "export", "web", "--folder", place];
-        rejoin(&[&export[..], &words, turns].concat())
-    };
     for turns in [&[][..], &["--rotate-every", "1h"]] {
-        let ended = export(turns);
+        let ended = export_web(&folder, turns);
         let told = text(&ended.stderr);
         assert!(ended.status.success(), "{told}");
         assert_eq!(told.matches("a cluster's").count(), turns.len() / 2, "{told}");
     }
+}
+
+/// The keys that the machine's servers make for themselves meanwhile stay with them.
+#[test]
+fn a_clusters_keys_are_handed_on_once_they_have_come() {
+    let (folder, store) = of_cluster();
+    let (place, socket) = (folder.path().to_str().expect("UTF-8"), folder.join("socket"));
+    let mut share = Command::new(REJOIN);
+    share.args(["share", "web", "--folder", place, "--socket"]).arg(&socket).stdout(Stdio::null());
+    let _share = Process::start(&mut share);
+    wait_until("the share", || UnixStream::connect(&socket).is_ok());
+    let mut program = UnixStream::connect(&socket).expect("it listens");
+    let asks = br#"{"rejoin": 1, "keys": {"context": "shop", "form": "raw80"}}"#;
+    program.write_all(&[&(asks.len() as u32).to_be_bytes()[..], asks].concat()).expect("sent");
+    let mut answered = |within: Duration| {
+        let mut length = [0; 4];
+        program.set_read_timeout(Some(within)).expect("set");
+        program.read_exact(&mut length).map(|()| length)
+    };
+
+    // It looks once a second.
+    let nothing = answered(Duration::from_millis(2_500)).expect_err("there are no keys");
+    assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    let (told, code) = complaint(&export_web(&folder, &[]));
+    assert!(code == 1 && told.contains("try again"), "{told}");
+    assert!(!folder.join("keys").exists());
+    let cache = fs::read(folder.join("rejoin-web")).expect("there");
+    assert!(!cache.windows(8).any(|word| word == b"rejoinSK"), "no ring was made");
+
+    let mut keys = KeyRing::new(Schedule::default());
+    keys.rotate(SystemTime::UNIX_EPOCH.elapsed().expect("now").as_secs(), &mut [7; 32])
+        .expect("a key");
+    store.adopt_ring(&keys, 1).expect("adopted");
+    assert!(answered(Duration::from_secs(60)).is_ok_and(|length| length != [0; 4]));
+    assert!(export_web(&folder, &[]).status.success());
+    assert_eq!(listed(&folder.join("keys")).map(|keys| keys.len()), Some(1));
+}
+
+/// Makes a cluster's cache, whose ring has not come.
+fn of_cluster() -> (Folder, Store) {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
+    let (name, settings) = ("web".parse().expect("a name"), Settings::new(Capacity::Sessions(10)));
+    let store = Store::open_for_cluster(folder.path(), &name, Some(&settings), &[7; 16]);
+    (folder, store.expect("made"))
+}
+
+/// Exports the keys of the folder's cache to a file in it.
+fn export_web(folder: &Folder, more: &[&str]) -> Output {
+    let place = folder.path().to_str().expect("UTF-8");
+    let words = ["--format", "json", "--context", "shop", "--output", &folder.file("keys")];
+    rejoin(&[&["keys", "export", "web", "--folder", place][..], &words, more].concat())
 }
 
 /// A unit's list of capabilities may lack it.

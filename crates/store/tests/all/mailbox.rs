@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
 use rejoin_store::{Asked, CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says};
 use rejoin_store::{SharedKeys, Store, Tiered, now_ms};
-use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, KeySource, Label, Opened, Schedule};
+use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, KeySource, Label, Opened};
+use rejoin_tickets::{Reschedule, Schedule};
 
 use crate::name;
 use crate::session::{CONTEXT, find, id, insert};
@@ -489,6 +490,34 @@ fn a_server_with_the_clusters_ring_keeps_that_if_the_page_is_lost() {
     }
 }
 
+/// A program behind a share does not follow the machine's own keys when the cluster's come.
+#[test]
+fn those_that_hand_keys_on_get_none_of_the_machines_own() {
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    let complain = |error: &Error| panic!("{error}");
+    let change = Reschedule::default();
+    let others = SharedKeys::open_for_others(servers(&folder), change, None, 1_000, complain);
+    let others = others.expect("there");
+    assert!(others.newer(1_000).is_none());
+    let file = std::fs::File::open(folder.path().join("rejoin-test")).expect("there");
+    assert_eq!(own_rings(&file), 0, "none is made");
+
+    let keys = SharedKeys::open(servers(&folder), None, None, 1_000, complain).expect("there");
+    let label = Label::new(b"one").expect("a label");
+    let own = keys.newer(1_000).expect("one of this machine's own");
+    let ticket = own.sealer(&label).seal(1_000, b"session", [3; 12]).expect("a key");
+    assert!(others.newer(1_001).is_none());
+    let mut ring = KeyRing::new(Schedule::default());
+    ring.rotate(1_000, &mut [5; 32]).expect("a key");
+    agent.adopt_ring(&ring, 1).expect("free");
+    let came = others.newer(1_002).expect("the cluster's");
+    assert_eq!(ids(&came, 1_002), ids(&ring, 1_002));
+    assert!(came.sealer(&label).open(1_002, &ticket).is_none());
+    assert!(others.newer(1_003).is_none(), "once");
+    assert_eq!(own_rings(&file), 1, "left to the servers");
+}
+
 #[test]
 fn a_cache_that_is_removed_keeps_no_key_of_its_machine() {
     let folder = crate::folder();
@@ -496,15 +525,17 @@ fn a_cache_that_is_removed_keeps_no_key_of_its_machine() {
     let keys = SharedKeys::open(servers(&folder), None, None, 1_000, |_| {}).expect("there");
     assert!(keys.newer(1_000).is_some());
     let file = std::fs::File::open(folder.path().join("rejoin-test")).expect("there");
-    let words = || {
-        let mut words = [0; 4_096];
-        std::os::unix::fs::FileExt::read_exact_at(&file, &mut words, 0).expect("read");
-        words.chunks(8).filter(|word| *word == b"rejoinSK").count()
-    };
-    assert_eq!(words(), 1);
+    assert_eq!(own_rings(&file), 1);
     assert!(Store::remove(folder.path(), &name()).expect("removed"));
-    assert_eq!(words(), 0);
+    assert_eq!(own_rings(&file), 0);
     drop(agent);
+}
+
+/// Counts the rings before the page of a cache's file.
+fn own_rings(file: &std::fs::File) -> usize {
+    let mut words = [0; 4_096];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut words, 0).expect("read");
+    words.chunks(8).filter(|word| *word == b"rejoinSK").count()
 }
 
 fn ids(ring: &KeyRing, now_s: u64) -> Vec<KeyId> {
