@@ -71,6 +71,10 @@ impl OwnRing {
     /// Returns the ring as [`Self::read`] does, and wipes it instead if its last ticket has expired.
     pub(crate) fn read_or_wipe(&self, now_s: u64) -> Option<(KeyRing, u64)> {
         let (ring, sealed_at_s) = self.read(now_s)?;
+        if self.sealed_at_s.load(Ordering::Relaxed) > now_s {
+            // Else each look would find that it was sealed with just now, until the time comes that the clock had shown.
+            self.note_use(now_s);
+        }
         let lasts_s = ring.schedule().ticket_lifetime_s() + CLOCKS_APART_S;
         if sealed_at_s.saturating_add(lasts_s) <= now_s {
             self.wipe();
@@ -170,6 +174,25 @@ mod tests {
         let (_, sealed_at_s) = own.read_or_wipe(end_s - 1).expect("alive");
         assert_eq!(sealed_at_s, NOW_S + HOUR_S);
         assert!(own.read_or_wipe(end_s).is_none() && own.read(NOW_S).is_none());
+        assert_empty(&own);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_keeps_it_for_one_lifetime() {
+        let (own, mut ring) = (own(), KeyRing::new(Schedule::default()));
+        ring.rotate(NOW_S, &mut [1; 32]).expect("room");
+        own.write(&mut ring, NOW_S);
+        own.note_use(NOW_S + 1_000 * HOUR_S);
+        let lasts_s = 24 * HOUR_S + CLOCKS_APART_S;
+        for now_s in [NOW_S, NOW_S + HOUR_S, NOW_S + lasts_s - 1] {
+            let (_, sealed_at_s) = own.read_or_wipe(now_s).expect("alive");
+            assert_eq!(sealed_at_s, NOW_S);
+        }
+        assert!(own.read_or_wipe(NOW_S + lasts_s).is_none());
+        assert_empty(&own);
+    }
+
+    fn assert_empty(own: &OwnRing) {
         let mut words = own.begin.iter().chain(&own.end).chain([&own.sealed_at_s]);
         assert!(words.all(|word| word.load(Ordering::Relaxed) == 0));
     }
