@@ -169,7 +169,7 @@ impl SharedKeys {
             told.own = own.as_ref().and_then(newest).or(before);
             return Ok(own.filter(|_| told.own != before));
         };
-        let own = self.store.own_ring_left(now_s)?;
+        let own = self.store.own_ring_left(ring.schedule(), now_s)?;
         let newest_own = own.as_ref().and_then(|(own, _)| newest(own));
         let is_new = *page_mark != told.mark || newest_own.is_some() && newest_own != told.own;
         own.iter().for_each(|(own, sealed_at_s)| ring.open_tickets_of(own, *sealed_at_s));
@@ -250,9 +250,13 @@ impl Store {
     }
 
     /// Returns the ring that the servers of this machine had before their cluster's came, and the time when one of them last
-    /// sealed with it. `None` if there was none, or its last ticket has expired.
-    fn own_ring_left(&self, now_s: u64) -> Result<Option<(KeyRing, u64)>, Error> {
-        let left = self.with_page(|_, _| self.figures().own_ring.read_or_wipe(now_s));
+    /// sealed with it. `None` if there was none, or its last ticket has expired, by its schedule or by the cluster's.
+    fn own_ring_left(
+        &self,
+        of_cluster: &Schedule,
+        now_s: u64,
+    ) -> Result<Option<(KeyRing, u64)>, Error> {
+        let left = self.with_page(|_, _| self.figures().own_ring.read_or_wipe(of_cluster, now_s));
         left.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rejoin_tickets::{CLOCKS_APART_S, KeyRing};
+use rejoin_tickets::{CLOCKS_APART_S, KeyRing, Schedule};
 use zeroize::Zeroizing;
 
 use crate::Store;
@@ -68,14 +68,16 @@ impl OwnRing {
         self.sealed_at_s.store(now_s, Ordering::Relaxed);
     }
 
-    /// Returns the ring as [`Self::read`] does, and wipes it instead if its last ticket has expired.
-    pub(crate) fn read_or_wipe(&self, now_s: u64) -> Option<(KeyRing, u64)> {
+    /// Returns the ring as [`Self::read`] does, and wipes it instead if its last ticket has expired, by its schedule or
+    /// by that of its cluster.
+    pub(crate) fn read_or_wipe(&self, of_cluster: &Schedule, now_s: u64) -> Option<(KeyRing, u64)> {
         let (ring, sealed_at_s) = self.read(now_s)?;
         if self.sealed_at_s.load(Ordering::Relaxed) > now_s {
             // Else each look would find that it was sealed with just now, until the time comes that the clock had shown.
             self.note_use(now_s);
         }
-        let lasts_s = ring.schedule().ticket_lifetime_s() + CLOCKS_APART_S;
+        let lifetimes_s = [ring.schedule(), of_cluster].map(Schedule::ticket_lifetime_s);
+        let lasts_s = lifetimes_s[0].min(lifetimes_s[1]) + CLOCKS_APART_S;
         if sealed_at_s.saturating_add(lasts_s) <= now_s {
             self.wipe();
             return None;
@@ -112,8 +114,6 @@ impl fmt::Debug for OwnRing {
 #[cfg(test)]
 mod tests {
     use std::array;
-
-    use rejoin_tickets::Schedule;
 
     use super::*;
 
@@ -171,9 +171,10 @@ mod tests {
         own.write(&mut ring, NOW_S);
         own.note_use(NOW_S + HOUR_S);
         let end_s = NOW_S + 25 * HOUR_S + CLOCKS_APART_S;
-        let (_, sealed_at_s) = own.read_or_wipe(end_s - 1).expect("alive");
+        let week = Schedule::new(24 * HOUR_S, 7 * 24 * HOUR_S, HOUR_S).expect("a schedule");
+        let (_, sealed_at_s) = own.read_or_wipe(&week, end_s - 1).expect("alive");
         assert_eq!(sealed_at_s, NOW_S + HOUR_S);
-        assert!(own.read_or_wipe(end_s).is_none() && own.read(NOW_S).is_none());
+        assert!(own.read_or_wipe(&week, end_s).is_none() && own.read(NOW_S).is_none());
         assert_empty(&own);
     }
 
@@ -185,10 +186,22 @@ mod tests {
         own.note_use(NOW_S + 1_000 * HOUR_S);
         let lasts_s = 24 * HOUR_S + CLOCKS_APART_S;
         for now_s in [NOW_S, NOW_S + HOUR_S, NOW_S + lasts_s - 1] {
-            let (_, sealed_at_s) = own.read_or_wipe(now_s).expect("alive");
+            let (_, sealed_at_s) = own.read_or_wipe(ring.schedule(), now_s).expect("alive");
             assert_eq!(sealed_at_s, NOW_S);
         }
-        assert!(own.read_or_wipe(NOW_S + lasts_s).is_none());
+        assert!(own.read_or_wipe(ring.schedule(), NOW_S + lasts_s).is_none());
+        assert_empty(&own);
+    }
+
+    #[test]
+    fn a_shorter_lifetime_of_the_clusters_tickets_ends_it_sooner() {
+        let (own, mut ring) = (own(), KeyRing::new(Schedule::default()));
+        ring.rotate(NOW_S, &mut [1; 32]).expect("room");
+        own.write(&mut ring, NOW_S);
+        let hour = Schedule::new(HOUR_S, HOUR_S, 600).expect("a schedule");
+        let end_s = NOW_S + HOUR_S + CLOCKS_APART_S;
+        assert!(own.read_or_wipe(&hour, end_s - 1).is_some());
+        assert!(own.read_or_wipe(&hour, end_s).is_none());
         assert_empty(&own);
     }
 

@@ -117,14 +117,16 @@ impl KeyRing {
     }
 
     /// Lets the keys of another ring, with which nobody seals since `sealed_until_s`, open its tickets until the last one
-    /// expires. Their clients get fresh tickets under this ring. Those keys are no part of this ring's page, and are not
-    /// listed. They replace those of an earlier call.
+    /// expires by its own schedule, or by this ring's if that is sooner. Their clients get fresh tickets under this ring.
+    /// Those keys are no part of this ring's page, and are not listed. They replace those of an earlier call.
     pub fn open_tickets_of(&mut self, other: &Self, sealed_until_s: u64) {
-        let others = &other.timeline;
-        let last_s = sealed_until_s.saturating_add(others.schedule.opens_for_s());
-        let former = others.keys.iter().enumerate().map(|(at, timed)| Former {
-            key: timed.key.clone(),
-            opens_until_s: others.opens_until_s(at).map_or(last_s, |until_s| until_s.min(last_s)),
+        let keys = &other.timeline.keys;
+        let opens_for_s = self.schedule().opens_for_s().min(other.schedule().opens_for_s());
+        let former = keys.iter().enumerate().map(|(at, timed)| {
+            let turn_ends_s = keys.get(at + 1).map_or(u64::MAX, |next| next.encrypts_from_s);
+            let sealed_until_s = turn_ends_s.min(sealed_until_s);
+            let opens_until_s = sealed_until_s.saturating_add(opens_for_s);
+            Former { key: timed.key.clone(), opens_until_s }
         });
         self.timeline.former = former.collect();
     }

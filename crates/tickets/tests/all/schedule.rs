@@ -285,6 +285,15 @@ fn keys_of_another_ring_open_its_tickets_for_their_lifetime_and_seal_none() {
     ring.to_page(&mut pages[0]);
     of_ring.to_page(&mut pages[1]);
     assert_eq!(pages[0], pages[1]);
+    // Tickets of the ring that takes its place live for an hour, and so do those of the other from then on.
+    let mut short = KeyRing::new(Schedule::new(3_600, 3_600, 600).expect("a schedule"));
+    short.rotate(sealed_until_s, &mut [4; 32]).expect("a key");
+    short.open_tickets_of(&other, sealed_until_s);
+    let opens = |ticket: &Vec<u8>, now_s| short.sealer(&label()).open(now_s, ticket).is_some();
+    for (ticket, end_s) in tickets.iter().zip([21 * HOUR_S, 22 * HOUR_S]) {
+        let end_s = START_S + end_s + 3_600 + CLOCKS_APART_S;
+        assert_eq!([end_s - 1, end_s].map(|now_s| opens(ticket, now_s)), [true, false]);
+    }
     ring.open_tickets_of(&KeyRing::new(schedule), sealed_until_s);
     assert!(ring.sealer(&label()).open(sealed_until_s, &tickets[1]).is_none());
 }
