@@ -171,9 +171,10 @@ impl SharedKeys {
         };
         let own = self.store.own_ring_left(ring.schedule(), now_s)?;
         let newest_own = own.as_ref().and_then(|(own, _)| newest(own));
-        let is_new = *page_mark != told.mark || newest_own.is_some() && newest_own != told.own;
+        // The own one may be gone: then this process must not keep it.
+        let is_new = *page_mark != told.mark || newest_own != told.own;
         own.iter().for_each(|(own, sealed_at_s)| ring.open_tickets_of(own, *sealed_at_s));
-        *told = Told { mark: *page_mark, schedule: *ring.schedule(), own: newest_own.or(told.own) };
+        *told = Told { mark: *page_mark, schedule: *ring.schedule(), own: newest_own };
         Ok(Some(ring).filter(|_| is_new))
     }
 

@@ -410,6 +410,8 @@ fn the_ring_is_the_agents_and_servers_follow() {
     let refused = [agent.rotate_keys(1_001).err(), agent.retire_key(&listed(&ring)[0]).err()];
     assert!(refused.iter().all(|why| matches!(why, Some(Error::OfCluster { .. }))), "{refused:?}");
     let years_later = 1_000_000_000;
+    let without_own = keys.newer(years_later);
+    assert_eq!(without_own.as_ref().map(listed), Some(listed(&ring)));
     assert!(keys.newer(years_later).is_none(), "it is due, and not for servers to change");
 }
 
@@ -463,6 +465,12 @@ fn until_a_clusters_ring_comes_all_servers_of_the_machine_have_one_of_their_own(
     let at = |now_s| follow().newer(now_s).expect("the first is news");
     assert!(opened(&at(ticket_ends_s - 1), ticket_ends_s - 1, &last).is_some());
     assert!(opened(&at(ticket_ends_s), ticket_ends_s - 1, &last).is_none(), "it was wiped");
+    for keys in [&one, &other] {
+        let left = keys.newer(ticket_ends_s).expect("without it");
+        assert!(opened(&left, ticket_ends_s - 1, &last).is_none(), "from its memory, too");
+        assert_eq!(ids(&left, later_s), ids(&ring, later_s));
+        assert!(keys.newer(ticket_ends_s + 1).is_none(), "once");
+    }
 }
 
 /// An agent whose process was killed while it wrote leaves a page that is none.
