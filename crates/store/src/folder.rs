@@ -135,11 +135,7 @@ impl Folder {
     /// Returns true if the folder has room for a file of so many bytes once nobody has this one any more.
     pub(crate) fn has_room_without(&self, file: &File, bytes: u64) -> bool {
         let is_allowed = getrlimit(Resource::Fsize).current.is_none_or(|longest| longest >= bytes);
-        let (Ok(old), Ok(all)) = (fstat(file), fstatvfs(&self.directory)) else { return false };
-        let of_old = u64::try_from(old.st_blocks).unwrap_or_default() * 512;
-        // A folder in memory without a limit says that it has no blocks at all.
-        let is_unlimited = all.f_blocks == 0;
-        is_allowed && (is_unlimited || all.f_bavail * all.f_frsize + of_old >= bytes)
+        is_allowed && has_room(&self.directory, file, bytes) == Ok(true)
     }
 
     fn no_room_or(&self, bytes: u64, action: &'static str, cause: Errno) -> Error {
@@ -235,18 +231,29 @@ impl Drop for Unfinished<'_> {
 
 /// Reserves the first `bytes` of a file, with [`FallocateFlags::KEEP_SIZE`] only as far as it goes.
 pub(crate) fn reserve(file: impl AsFd, flags: FallocateFlags, bytes: u64) -> Result<(), Errno> {
-    in_pieces(bytes, |start, length| fallocate(&file, flags, start, length))
+    let has_room = || has_room(&file, &file, bytes);
+    in_spite_of_signals(bytes, has_room, |start, length| fallocate(&file, flags, start, length))
 }
 
-/// Reserves room piece by piece, by `reserve`, which a signal may interrupt (`fallocate(2)`): in memory, older versions of
-/// Linux stop at any signal, and give back all that the call had reserved. A whole cache may take longer than it is from one signal to the next,
-/// as where a profiler measures the program.
-fn in_pieces(
+/// Reserves room by `reserve`, which a signal may interrupt (`fallocate(2)`): in memory, older versions of Linux stop at any
+/// signal, and give back all that the call had reserved. A whole cache may take longer than it is from one signal to the
+/// next, as where a profiler measures the program. Then it is reserved piece by piece.
+///
+/// In memory a call that fails gives back what it had reserved, so the whole is tried first. Pieces would stay, in the way of
+/// other files; they cannot be punched out again, because other processes may use the file. So none is reserved if not all
+/// have room. A file that takes the room meanwhile leaves them there.
+fn in_spite_of_signals(
     bytes: u64,
+    has_room: impl FnOnce() -> Result<bool, Errno>,
     mut reserve: impl FnMut(u64, u64) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     const PIECE_BYTES: u64 = 1 << 20;
     const MOST_INTERRUPTIONS: u32 = 10_000;
+    match reserve(0, bytes) {
+        Err(Errno::INTR) if has_room()? => {}
+        Err(Errno::INTR) => return Err(Errno::NOSPC),
+        ended => return ended,
+    }
     let (mut start, mut interruptions) = (0, 0);
     while start < bytes {
         let length = (bytes - start).min(PIECE_BYTES);
@@ -257,6 +264,15 @@ fn in_pieces(
         }
     }
     Ok(())
+}
+
+/// Returns true if a file system has room for so many bytes, together with the room that a file has there.
+fn has_room(file_system: impl AsFd, file: impl AsFd, bytes: u64) -> Result<bool, Errno> {
+    let (all, there) = (fstatvfs(file_system)?, fstat(file)?);
+    let of_file = u64::try_from(there.st_blocks).unwrap_or_default() * 512;
+    // A folder in memory without a limit says that it has no blocks at all.
+    let is_unlimited = all.f_blocks == 0;
+    Ok(is_unlimited || all.f_bavail * all.f_frsize + of_file >= bytes)
 }
 
 /// Writes zeros over a whole file, except its mark: for those who have it open, it was not cut short. A page that has no
@@ -310,7 +326,7 @@ mod tests {
     /// Reserves room in a system that a signal interrupts whenever so many bytes were reserved.
     fn reserved(bytes: u64, every: u64) -> (Result<(), Errno>, u64) {
         let (mut until_signal, mut end) = (every, 0);
-        let done = in_pieces(bytes, |start, length| {
+        let reserve = |start, length| {
             assert_eq!(start, end, "neither twice nor with a gap");
             if until_signal < length {
                 until_signal = every;
@@ -319,7 +335,8 @@ mod tests {
             until_signal -= length;
             end += length;
             Ok(())
-        });
+        };
+        let done = in_spite_of_signals(bytes, || Ok(true), reserve);
         (done, end)
     }
 
@@ -335,12 +352,31 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_of_room_is_told() {
-        let mut pieces = 0;
-        let done = in_pieces(10 << 20, |_, _| {
-            pieces += 1;
-            if pieces == 3 { Err(Errno::NOSPC) } else { Ok(()) }
-        });
-        assert_eq!((done, pieces), (Err(Errno::NOSPC), 3));
+    fn a_lack_of_room_is_told_and_leaves_no_pieces() {
+        const BYTES: u64 = 10 << 20;
+        let calls = |answers: &[Result<(), Errno>], has_room| {
+            let (mut calls, mut answers) = (Vec::new(), answers.iter());
+            let reserve = |start, length| {
+                calls.push((start, length));
+                *answers.next().expect("no more calls")
+            };
+            (in_spite_of_signals(BYTES, || has_room, reserve), calls)
+        };
+        let (interrupted, full) = (Err(Errno::INTR), Err(Errno::NOSPC));
+        let whole = vec![(0, BYTES)];
+        assert_eq!(calls(&[full], Ok(true)), (full, whole.clone()));
+        assert_eq!(calls(&[interrupted], Ok(false)), (full, whole.clone()));
+        assert_eq!(calls(&[interrupted], Err(Errno::NOSYS)), (Err(Errno::NOSYS), whole));
+        // Another file has taken the room meanwhile.
+        let (done, called) = calls(&[interrupted, Ok(()), Ok(()), full], Ok(true));
+        assert_eq!((done, called.len()), (full, 4));
+    }
+
+    #[test]
+    fn room_is_looked_for_where_the_file_is() {
+        let folder = rejoin_testkit::folder::Folder::new();
+        let file = File::create_new(folder.join("file")).expect("made");
+        assert_eq!(has_room(&file, &file, 1 << 20), Ok(true));
+        assert_eq!(has_room(&file, &file, 1 << 60), Ok(false));
     }
 }
