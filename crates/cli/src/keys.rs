@@ -171,7 +171,14 @@ impl Keys {
         match self {
             Self::Cache(store) => store.ring()?.with_context(|| {
                 let name = store.name();
-                format!("no ticket keys in cache {name}: start a server on it, with ticket_keys = shared")
+                match store.mailbox() {
+                    Some(_) => format!(
+                        "no ticket keys of its cluster have come to cache {name}: they do when its agent, rejoin cluster run, reaches Valkey"
+                    ),
+                    None => format!(
+                        "no ticket keys in cache {name}: start a server on it, with ticket_keys = shared"
+                    ),
+                }
             }),
             Self::File(path, file) => {
                 // It would be made.

@@ -724,6 +724,8 @@ fn a_clusters_keys_are_handed_on_once_they_have_come() {
     let (told, code) = complaint(&export_web(&folder, &[]));
     assert!(code == 1 && told.contains("try again"), "{told}");
     assert!(!folder.join("keys").exists());
+    let (told, code) = refusal(&["keys", "--folder", place, "list", "web"]);
+    assert!(code == 1 && told.contains("no ticket keys of its cluster have come"), "{told}");
     let cache = fs::read(folder.join("rejoin-web")).expect("there");
     assert!(!cache.windows(8).any(|word| word == b"rejoinSK"), "no ring was made");
 
