@@ -18,6 +18,10 @@ import rejoin.TicketKeys;
  * Session tickets that Netty servers with netty-tcnative share, with other JVMs and other machines, through restarts:
  * their keys come from {@code rejoin share}. Until the first keys come, and where there is no share, a server works as
  * without.
+ *
+ * <p>A ticket resumes until its key leaves the ring, whatever it tells its client. Over TLS 1.2 that is the server's {@code
+ * SslContextBuilder.sessionTimeout}, or the ring's lifetime if that is shorter. If none was set, it is the four hours of
+ * tcnative, which Netty does not show, and over TLS 1.3 BoringSSL's two days, for which tcnative has no setter.
  */
 public final class SharedTickets implements AutoCloseable {
   private final SslContext server;
