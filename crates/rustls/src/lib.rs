@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checked_sessions;
 mod clock;
 mod connection;
 mod context;

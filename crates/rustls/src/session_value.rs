@@ -29,6 +29,13 @@ pub(crate) fn has_expired(session: &[u8], now_s: u64) -> bool {
         || authorities.any(|authority| end_s(authority).is_some_and(is_over))
 }
 
+/// Returns the Unix time at which the session was made. `None` if this is no session of the known form.
+pub(crate) fn made_s(session: &[u8]) -> Option<u64> {
+    certificates(session)?;
+    let (made, _) = session.last_chunk::<12>()?.split_first_chunk()?;
+    Some(u64::from_be_bytes(*made))
+}
+
 /// Returns true for a public key alone, which is a `SubjectPublicKeyInfo`.
 fn is_public_key(shown: &[u8]) -> bool {
     SubjectPublicKeyInfo::from_der(shown).is_ok_and(|(rest, _)| rest.is_empty())

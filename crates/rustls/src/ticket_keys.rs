@@ -11,10 +11,11 @@ use rejoin_tickets::{
     TicketSealer,
 };
 use rustls::HandshakeKind;
-use rustls::server::ProducesTickets;
+use rustls::server::{ProducesTickets, StoresServerSessions};
 use zeroize::Zeroizing;
 
 use crate::Context;
+use crate::checked_sessions::CheckedSessions;
 use crate::clock::now_s;
 use crate::connection;
 use crate::server_sessions::AnyStore;
@@ -121,6 +122,14 @@ impl Ticketer {
     pub fn record(&self, kind: HandshakeKind) {
         let is_resumed = kind == HandshakeKind::Resumed;
         self.keys.store.iter().for_each(|store| store.record_handshake(is_resumed));
+    }
+
+    /// Returns a store whose sessions begin and resume where the context's tickets do. Give it the store of the
+    /// configuration, which stays for clients of TLS 1.2 that take no tickets: rustls does not check again what a session's
+    /// client has shown. The acceptor of the feature `tokio` does so by itself.
+    #[must_use]
+    pub fn checked(&self, store: Arc<dyn StoresServerSessions>) -> Arc<dyn StoresServerSessions> {
+        Arc::new(CheckedSessions { store, context: self.context.clone() })
     }
 
     fn sealer(&self, now_s: u64) -> Arc<TicketSealer> {

@@ -46,9 +46,10 @@ impl Acceptor {
     }
 
     /// Gives clients tickets. The configuration's own ticketer is replaced. Its own store stays, for clients of TLS 1.2
-    /// that do not take tickets.
+    /// that do not take tickets, and its sessions resume where tickets do ([`Ticketer::checked`]).
     pub fn with_tickets(mut config: ServerConfig, tickets: &Arc<Ticketer>) -> Self {
         config.ticketer = Arc::clone(tickets) as _;
+        config.session_storage = tickets.checked(config.session_storage);
         Self { config: Arc::new(config), resumes: Resumes::ByTickets(Arc::clone(tickets)) }
     }
 

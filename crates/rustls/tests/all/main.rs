@@ -4,6 +4,7 @@ mod cluster;
 mod examples;
 mod expiry;
 mod pair;
+mod session_ids;
 mod shared;
 mod store;
 mod tickets;
