@@ -25,10 +25,11 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const LIFETIME_MS: u64 = 24 * 3_600_000;
 const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -52,8 +53,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     loop {
-        let (tcp, _) = listener.accept().await?;
+        let tcp = accept(&listener).await;
         tokio::spawn(serve(tcp, acceptor.clone(), app.clone()));
+    }
+}
+
+/// Accepts the next client. Errors pass, such as too many open files: the first is told, and the server goes on.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut is_told = false;
+    loop {
+        match listener.accept().await {
+            Ok((tcp, _)) => return tcp,
+            Err(_) if is_told => {}
+            Err(error) => tell(format_args!("nobody is accepted for now: {error}")),
+        }
+        is_told = true;
+        sleep(PAUSE).await;
     }
 }
 

@@ -23,7 +23,18 @@ struct Example {
 
 impl Example {
     fn start(name: &str, folder: &Folder) -> Self {
-        let mut command = Command::new(shipped::example(name));
+        Self::run(Command::new(shipped::example(name)), folder)
+    }
+
+    /// Starts it with so many descriptors at most.
+    fn with_descriptors(most: u32, name: &str, folder: &Folder) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
+        command.arg(shipped::example(name));
+        Self::run(command, folder)
+    }
+
+    fn run(mut command: Command, folder: &Folder) -> Self {
         command.arg(folder.path()).args([folder.file("server.pem"), folder.file("server.key")]);
         let mut process = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let address = process.lines().next_line().expect("an address");
@@ -115,5 +126,29 @@ fn a_store_that_is_cut_short_is_told_in_one_line_and_fails_nobody() {
         let [error] = &errors[..] else { panic!("{name}: {errors:?}") };
         let told = format!("rejoin: cache {name}: its file was cut short");
         assert!(error.starts_with(&told), "{error}");
+    }
+}
+
+/// Clients that only connect take them all. The others wait.
+#[test]
+fn a_server_without_descriptors_goes_on_when_it_has_some() {
+    const DESCRIPTORS: u32 = 40;
+    for name in ["axum", "hyper"] {
+        let (folder, site) = (Folder::new(), Site::new(VERSIONS[1]));
+        site.write_server(&folder.path().join("server"));
+        let server = Example::with_descriptors(DESCRIPTORS, name, &folder);
+        let connect = |_| TcpStream::connect(&server.address).expect("a server");
+        let idle: Vec<_> = (0..2 * DESCRIPTORS).map(connect).collect();
+        let client = site.client(None);
+        let kind = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| server.get(&client).0);
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            drop(idle);
+            waits.join().expect("a page")
+        });
+        assert_eq!(kind, HandshakeKind::Full);
+        let told = server.errors();
+        assert!(told.iter().all(|line| line.contains("nobody is accepted for now")), "{told:?}");
+        assert!(!told.is_empty(), "{name}");
     }
 }
