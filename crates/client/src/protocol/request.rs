@@ -89,6 +89,9 @@ pub struct Connect {
     /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
+    /// True if the server is told the name (RFC 6066, section 3). Addresses are never told.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub server_name: bool,
 }
 
 impl Connect {
@@ -109,6 +112,7 @@ impl Connect {
             deadline_ms: DEADLINE_MS,
             known: Vec::new(),
             min_version: None,
+            server_name: true,
         }
     }
 }
@@ -188,6 +192,9 @@ pub struct Records {
     /// The parameters that the program accepts. Without them, those of the manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offers: Option<Offers>,
+    /// True if the server is told the name, as in [`Connect`].
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub server_name: bool,
     /// The trust settings for a connection of the manager's own. With [`Trust::None`] the manager makes none.
     #[serde(default = "nobody", skip_serializing_if = "is_nobody")]
     pub trust: Trust,
@@ -202,6 +209,7 @@ impl Records {
             label: self.label.clone(),
             known: self.known.clone(),
             min_version: self.min_version,
+            server_name: self.server_name,
             ..Connect::new(self.host.clone(), self.port)
         }
     }

@@ -97,6 +97,7 @@ fn requests_and_answers_come_back_as_they_were_written() {
     asked.early_data = Some(Base64(b"GET /\r\n".to_vec().into()));
     asked.known = vec![Fingerprint::of(b"other")];
     asked.min_version = Some(MinVersion::Tls13);
+    asked.server_name = false;
     let records = Records {
         host: asked.host.clone(),
         port: asked.port,
@@ -106,8 +107,10 @@ fn requests_and_answers_come_back_as_they_were_written() {
         known: asked.known.clone(),
         min_version: asked.min_version,
         offers: Some(Offers { suites: vec![0x1301], groups: vec![29], signatures: vec![] }),
+        server_name: asked.server_name,
         trust: Trust::Bundle("b".to_owned()),
     };
+    assert!(!records.wish().server_name);
     for request in [
         Request::Connect(Box::new(asked)),
         Request::Records(Box::new(records)),
@@ -169,6 +172,7 @@ fn wishes_that_are_not_understood_are_not_ignored() {
         ("early_data", json!("A".repeat(4 * EARLY_DATA_BYTES))),
         ("min_version", json!("1.1")),
         ("share", json!("no")),
+        ("server_name", json!("example.com")),
     ] {
         let read = connect(field, value.clone());
         assert!(matches!(read, Err(Malformed::Text(_))), "{field} = {value}: {read:?}");

@@ -92,6 +92,11 @@ impl Host {
         }
     }
 
+    /// Returns true if it is an address.
+    pub fn is_address(&self) -> bool {
+        matches!(self.server_name(), ServerName::IpAddress(_))
+    }
+
     /// Returns the name as a type of rustls.
     pub fn server_name(&self) -> ServerName<'static> {
         // `parse` has checked it.

@@ -24,6 +24,8 @@ pub(crate) struct Partition {
     pub(crate) label: Label,
     /// The digest of the client's certificate, whose private key it has proved to have.
     pub(crate) identity: Option<Fingerprint>,
+    /// True if the server is told the name: without it, another virtual host may answer.
+    pub(crate) is_named: bool,
 }
 
 /// The key under which sessions are cached: an origin (host and port) within a partition.
@@ -37,13 +39,14 @@ pub(crate) struct CacheKey {
 impl CacheKey {
     /// Returns the id under which the engine stores this key.
     pub(crate) fn id(&self) -> SessionId {
-        let Self { host, port, partition: Partition { uid, label, identity } } = self;
+        let Self { host, port, partition } = self;
+        let Partition { uid, label, identity, is_named } = partition;
         let mut name = format!("{port} {uid} {host} ").into_bytes();
         if let Some(identity) = identity {
             name.extend_from_slice(&identity.0);
         }
         // Last, because it is the only part of variable length that may contain any bytes.
-        name.push(u8::from(identity.is_some()));
+        name.push(u8::from(identity.is_some()) | u8::from(!is_named) << 1);
         name.extend_from_slice(label.as_str().as_bytes());
         match SessionId::new(&Fingerprint::of(&name).0) {
             Ok(id) => id,
@@ -51,9 +54,10 @@ impl CacheKey {
         }
     }
 
-    /// Returns true if sessions may be used for other names: not if a client certificate was presented to this name.
+    /// Returns true if sessions may be used for other names: not if a client certificate was presented to this name, or
+    /// the server was not told it.
     pub(crate) fn may_cross_names(&self) -> bool {
-        self.partition.identity.is_none()
+        self.partition.identity.is_none() && self.partition.is_named
     }
 
     /// Returns true if the other key differs only in the name.

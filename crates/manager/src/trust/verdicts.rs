@@ -48,7 +48,8 @@ mod tests {
     use crate::sessions::Partition;
 
     fn case(uid: u32, port: u16) -> Case {
-        let partition = Partition { uid, label: Default::default(), identity: None };
+        let partition =
+            Partition { uid, label: Default::default(), identity: None, is_named: true };
         (CacheKey { host: "server.test".parse().unwrap(), port, partition }, Terms::ALL)
     }
 

@@ -357,6 +357,8 @@ impl<'a> HandshakeRequest<'a> {
                 uid: program.uid,
                 label: connect.label.clone(),
                 identity: identity.sha256,
+                // No server is told an address.
+                is_named: connect.server_name || connect.host.is_address(),
             },
         };
         let shares = shares(state, program, connect, &judge);
@@ -454,6 +456,7 @@ fn begin(
     let mut config = config.clone();
     config.alpn_protocols = connect.alpn.iter().map(|name| name.as_str().into()).collect();
     config.client_auth_cert_resolver = identity.clone();
+    config.enable_sni = connect.server_name;
     config.resumption = Resumption::store(connection_store.clone())
         .tls12_resumption(Tls12Resumption::SessionIdOrTickets);
     config.enable_early_data = early_data.is_some();

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::visit;
+use crate::carrier::Carrier;
 use crate::others::run_as;
 use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
@@ -58,6 +59,42 @@ fn rule_12_labels_and_those_who_do_not_share_are_apart() {
     assert_eq!(why(json!({"label": "work"})), "no_session");
     assert_eq!(why(json!({"label": "work"})), "resumed");
     assert_eq!(visit(&house, &server), "resumed");
+}
+
+/// A virtual host answers to a name, and another one without. The certificate must be valid for the name all the same.
+#[test]
+fn rule_12_connections_that_do_not_tell_the_name_are_apart() {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let house = House::new();
+        for file in ["plain", "named"] {
+            house.certify(file, &["server.test", "other.test"]);
+        }
+        let named = ["-servername", "server.test", "-cert2", "named.pem", "-key2", "named.key"];
+        let server = Server::openssl(&house.folder, "plain", &[&[version], &named[..]].concat());
+        let said = |facts: &Value| (facts["why"].clone(), facts["chain"][0]["sha256"].clone());
+        let visit = |host, wishes| {
+            let connection = house.program().connect(host, server.port, wishes).unwrap();
+            let said = said(&connection.facts);
+            connection.talk();
+            said
+        };
+        let unnamed = || json!({"server_name": false});
+        let (why, named) = visit("server.test", json!({}));
+        assert_eq!(why, "no_session");
+        let (why, plain) = visit("server.test", unnamed());
+        assert_eq!(why, "no_session", "{version}");
+        assert_ne!(named, plain);
+        let mut carrier = Carrier::offer(&house, server.port, unnamed()).unwrap();
+        assert_eq!(said(&carrier.connect(b'v')), (json!("resumed"), plain.clone()), "{version}");
+        carrier.talk();
+        drop(carrier);
+        // Nor is one of another name used.
+        assert_eq!(visit("other.test", unnamed()), (json!("no_session"), plain.clone()));
+        assert_eq!(visit("server.test", unnamed()), (json!("resumed"), plain), "{version}");
+        assert_eq!(visit("server.test", json!({})), (json!("resumed"), named), "{version}");
+        let kind = house.program().kind("third.test", server.port, unnamed());
+        assert_eq!(kind, "certificate_wrong_name", "{version}");
+    }
 }
 
 #[test]
