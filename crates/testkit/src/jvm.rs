@@ -12,7 +12,7 @@ const SOURCES: &str =
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 /// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 10] = [
+const SOURCE_FILES: [&str; 11] = [
     "Fetch",
     "Ask",
     "Drive",
@@ -22,6 +22,7 @@ const SOURCE_FILES: [&str; 10] = [
     "Visit",
     "Upload",
     "Options",
+    "Probe",
     "Doubter",
 ];
 
@@ -118,6 +119,11 @@ impl<'a> Jvm<'a> {
     /// Runs a program that sets the options of its sockets.
     pub fn options(&self, with: bool, port: u16) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Options", &port.to_string()])
+    }
+
+    /// Runs a program that finds out what its sockets can do.
+    pub fn probe(&self, with: bool, port: u16) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Probe", &port.to_string()])
     }
 
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.

@@ -37,6 +37,19 @@ while True:
     threading.Thread(target=hear, args=(listener.accept()[0],), daemon=True).start()
 ";
 
+/// What a socket takes and refuses is what the JDK's take and refuse, at the same call.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_sockets_refuse_what_the_jdks_refuse() {
+    let managed = start("sockets-probe");
+    let Some(jvm) = Jvm::new(&managed, "sockets-probe") else { return };
+    let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+    let without = jvm.probe(false, server.port);
+    assert!(without.1 && without.0.contains("creates sessions: false"), "{}", without.0);
+    assert_eq!(jvm.probe(true, server.port), without);
+    assert_eq!(handshakes(&managed).full, 1);
+}
+
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]
 fn java_contexts_offer_what_their_names_say() {

@@ -13,9 +13,11 @@ import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.BiFunction;
 import javax.net.ssl.HandshakeCompletedEvent;
 import javax.net.ssl.HandshakeCompletedListener;
 import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSession;
@@ -35,9 +37,11 @@ final class ManagedSocket extends WantedSocket {
   private final Trust trust;
   private final Input input = new Input();
   private final List<HandshakeCompletedListener> listeners = new CopyOnWriteArrayList<>();
+  /** An engine of the JDK's, which keeps what the program sets, and refuses what the JDK would refuse. */
+  private final SSLEngine settings;
   /** The parameters of a program that chooses none. */
   private final SSLParameters usual;
-  private SSLParameters parameters;
+  private BiFunction<SSLSocket, List<String>, String> selector;
   private InetSocketAddress server;
   private int connectTimeoutMs;
   private int readTimeoutMs;
@@ -61,9 +65,9 @@ final class ManagedSocket extends WantedSocket {
   ManagedSocket(SSLContext jdk, Trust trust) {
     this.jdk = jdk;
     this.trust = trust;
-    usual = jdk.getDefaultSSLParameters();
-    parameters = jdk.getDefaultSSLParameters();
-    parameters.setAlgorithmConstraints(usual.getAlgorithmConstraints());
+    settings = jdk.createSSLEngine();
+    settings.setUseClientMode(true);
+    usual = settings.getSSLParameters();
   }
 
   // Becoming.
@@ -135,7 +139,10 @@ final class ManagedSocket extends WantedSocket {
 
   /** Returns true if the manager can make the connection that the program wants. */
   private boolean mayBeManaged() {
-    String otherwise = wantsJdk ? "the program chooses its own way" : Wanted.otherwise(host(), parameters, usual);
+    boolean choosesItself = wantsJdk || !settings.getEnableSessionCreation();
+    String otherwise = choosesItself
+        ? "the program chooses its own way"
+        : Wanted.otherwise(host(), settings.getSSLParameters(), usual);
     if (otherwise == null && trust.missesStatus()) {
       otherwise = Trust.MISSES_STATUS;
     }
@@ -150,7 +157,7 @@ final class ManagedSocket extends WantedSocket {
 
   /** Becomes the manager's. Returns true if it has. */
   private boolean become() throws IOException {
-    Wanted wanted = Wanted.of(host(), server.getPort(), parameters);
+    Wanted wanted = Wanted.of(host(), server.getPort(), settings.getSSLParameters());
     Manager.Connection connection;
     try {
       connection = Manager.connect(wanted, server, trust.told(), connectTimeoutMs, this::begin);
@@ -245,7 +252,9 @@ final class ManagedSocket extends WantedSocket {
           fresh.connect(server, connectTimeoutMs);
           socket = (SSLSocket) jdk.getSocketFactory().createSocket(fresh, host(), server.getPort(), true);
         }
-        socket.setSSLParameters(parameters);
+        socket.setSSLParameters(settings.getSSLParameters());
+        socket.setEnableSessionCreation(settings.getEnableSessionCreation());
+        socket.setHandshakeApplicationProtocolSelector(selector);
         socket.setSoTimeout(readTimeoutMs);
         listeners.forEach(socket::addHandshakeCompletedListener);
         direct = socket;
@@ -522,35 +531,21 @@ final class ManagedSocket extends WantedSocket {
 
   @Override
   public SSLParameters getSSLParameters() {
-    return direct != null ? direct.getSSLParameters() : parameters;
+    return direct != null ? direct.getSSLParameters() : settings.getSSLParameters();
   }
 
   @Override
   public void setSSLParameters(SSLParameters wanted) {
     if (direct != null) {
       direct.setSSLParameters(wanted);
-      return;
+    } else {
+      settings.setSSLParameters(wanted);
     }
-    SSLParameters merged = jdk.getDefaultSSLParameters();
-    if (wanted.getCipherSuites() != null) {
-      merged.setCipherSuites(wanted.getCipherSuites());
-    }
-    if (wanted.getProtocols() != null) {
-      merged.setProtocols(wanted.getProtocols());
-    }
-    merged.setEndpointIdentificationAlgorithm(wanted.getEndpointIdentificationAlgorithm());
-    merged.setAlgorithmConstraints(wanted.getAlgorithmConstraints());
-    merged.setApplicationProtocols(wanted.getApplicationProtocols());
-    Wanted.copyChoices(wanted, merged);
-    if (wanted.getServerNames() != null) {
-      merged.setServerNames(wanted.getServerNames());
-    }
-    parameters = merged;
   }
 
   @Override
   public String[] getSupportedCipherSuites() {
-    return jdk.getSupportedSSLParameters().getCipherSuites();
+    return settings.getSupportedCipherSuites();
   }
 
   @Override
@@ -563,13 +558,13 @@ final class ManagedSocket extends WantedSocket {
     if (direct != null) {
       direct.setEnabledCipherSuites(suites);
     } else {
-      parameters.setCipherSuites(suites);
+      settings.setEnabledCipherSuites(suites);
     }
   }
 
   @Override
   public String[] getSupportedProtocols() {
-    return jdk.getSupportedSSLParameters().getProtocols();
+    return settings.getSupportedProtocols();
   }
 
   @Override
@@ -582,7 +577,7 @@ final class ManagedSocket extends WantedSocket {
     if (direct != null) {
       direct.setEnabledProtocols(protocols);
     } else {
-      parameters.setProtocols(protocols);
+      settings.setEnabledProtocols(protocols);
     }
   }
 
@@ -604,12 +599,30 @@ final class ManagedSocket extends WantedSocket {
 
   @Override
   public void setEnableSessionCreation(boolean may) {
-    wantsJdk |= !may;
+    if (direct != null) {
+      direct.setEnableSessionCreation(may);
+    } else {
+      settings.setEnableSessionCreation(may);
+    }
   }
 
   @Override
   public boolean getEnableSessionCreation() {
-    return true;
+    return direct != null ? direct.getEnableSessionCreation() : settings.getEnableSessionCreation();
+  }
+
+  /** The selector is for servers: here it is kept alone. */
+  @Override
+  public void setHandshakeApplicationProtocolSelector(BiFunction<SSLSocket, List<String>, String> chosen) {
+    selector = chosen;
+    if (direct != null) {
+      direct.setHandshakeApplicationProtocolSelector(chosen);
+    }
+  }
+
+  @Override
+  public BiFunction<SSLSocket, List<String>, String> getHandshakeApplicationProtocolSelector() {
+    return selector;
   }
 
   @Override

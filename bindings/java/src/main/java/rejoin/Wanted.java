@@ -68,21 +68,6 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
     }
   }
 
-  /** Copies choices that the manager does not follow, for the JDK's own socket. */
-  static void copyChoices(SSLParameters from, SSLParameters to) {
-    to.setMaximumPacketSize(from.getMaximumPacketSize());
-    for (String choice : NEWER) {
-      String[] names = chosen(from, choice);
-      if (names != null) {
-        try {
-          SSLParameters.class.getMethod("set" + choice, String[].class).invoke(to, (Object) names);
-        } catch (ReflectiveOperationException other) {
-          throw new IllegalStateException("SSLParameters.get" + choice + " without a setter", other);
-        }
-      }
-    }
-  }
-
   /** Returns the names of a choice; null if there are none, or the JDK has no such choice. */
   private static String[] chosen(SSLParameters parameters, String choice) {
     try {
