@@ -237,6 +237,9 @@ final class Manager {
     if (wanted.onlyTls13()) {
       wish.append(",\"min_version\":\"1.3\"");
     }
+    if (!wanted.isNamed()) {
+      wish.append(",\"server_name\":false");
+    }
     if (!known.isEmpty()) {
       wish.append(",\"known\":").append(quoted(known));
     }

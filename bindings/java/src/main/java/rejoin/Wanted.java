@@ -7,7 +7,7 @@ import javax.net.ssl.SNIServerName;
 import javax.net.ssl.SSLParameters;
 
 /** The connection that a program wants, as far as the manager is told. */
-record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) {
+record Wanted(String host, int port, List<String> protocols, boolean onlyTls13, boolean isNamed) {
   /** The suites that the manager may agree on. */
   private static final List<String> TLS13_SUITES =
       List.of("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256");
@@ -26,7 +26,24 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
   static Wanted of(String host, int port, SSLParameters parameters) {
     String[] protocols = parameters.getApplicationProtocols();
     boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
-    return new Wanted(host, port, protocols == null ? List.of() : Arrays.asList(protocols), !tls12);
+    boolean isNamed = isNamed(host, parameters.getServerNames());
+    return new Wanted(host, port, protocols == null ? List.of() : Arrays.asList(protocols), !tls12, isNamed);
+  }
+
+  /**
+   * Returns true if the JDK would tell the server its name (SNI).
+   *
+   * @param names those that the program gives: null if it leaves that to the JDK, empty if it wants none told
+   */
+  private static boolean isNamed(String host, List<SNIServerName> names) {
+    if ("false".equalsIgnoreCase(System.getProperty("jsse.enableSNIExtension"))) {
+      return false;
+    }
+    if (names != null) {
+      return !names.isEmpty();
+    }
+    String name = host.endsWith(".") ? host.substring(0, host.length() - 1) : host;
+    return name.indexOf('.') > 0 && isName(name);
   }
 
   /**
@@ -75,6 +92,11 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
     } catch (ReflectiveOperationException older) {
       return null;
     }
+  }
+
+  /** Returns true if a program may send this host as a server's name: no IPv6 address, and no dot at its end. */
+  static boolean isName(String host) {
+    return name(host) instanceof SNIHostName;
   }
 
   private static Object name(String host) {
