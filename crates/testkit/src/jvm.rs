@@ -12,7 +12,7 @@ const SOURCES: &str =
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
 /// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, on `SSLSocket`s, and a class that some of them
 /// need.
-const SOURCE_FILES: [&str; 11] = [
+const SOURCE_FILES: [&str; 12] = [
     "Fetch",
     "Ask",
     "Drive",
@@ -22,6 +22,7 @@ const SOURCE_FILES: [&str; 11] = [
     "Visit",
     "Upload",
     "Options",
+    "Named",
     "Probe",
     "Doubter",
 ];
@@ -124,6 +125,23 @@ impl<'a> Jvm<'a> {
     /// Runs a program that finds out what its sockets can do.
     pub fn probe(&self, with: bool, port: u16) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Probe", &port.to_string()])
+    }
+
+    /// Runs a program that says which virtual hosts answer it at a port, and what comes of one where nobody listens, in a
+    /// JVM with these options and hosts.
+    pub fn names(
+        &self,
+        with: bool,
+        options: &[&str],
+        hosts: &str,
+        ports: [u16; 2],
+    ) -> (String, bool) {
+        let file = self.managed.file("hosts");
+        std::fs::write(&file, hosts).expect("a file");
+        let hosts = format!("-Djdk.net.hosts.file={file}");
+        let [port, nobody] = ports.map(|port| port.to_string());
+        let words = ["Named", &port, &nobody];
+        self.run_with(with, &[options, &[&hosts]].concat(), Believes::TheAuthority, &words)
     }
 
     /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.

@@ -37,6 +37,75 @@ while True:
     threading.Thread(target=hear, args=(listener.accept()[0],), daemon=True).start()
 ";
 
+/// Has one certificate for clients that tell a name, and another for those that tell none.
+const HOSTS: &str = "\
+import socket, ssl, sys, threading, time
+unnamed, named = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2))
+unnamed.load_cert_chain(sys.argv[1], sys.argv[2])
+named.load_cert_chain(sys.argv[3], sys.argv[4])
+def told(connection, name, context):
+    if name:
+        connection.context = named
+unnamed.sni_callback = told
+def serve(client):
+    requests = 0
+    try:
+        server = unnamed.wrap_socket(client, server_side=True)
+        while (asked := server.recv(65536)):
+            requests += 1
+            time.sleep(3 if b'/silent' in asked else 0)
+            server.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 1\\r\\n\\r\\n%d' % requests)
+        server.close()
+    except OSError:
+        pass
+listener = socket.create_server(('127.0.0.1', 0))
+port = listener.getsockname()[1]
+def accept(listener):
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+try:
+    other = socket.create_server(('::1', port), family=socket.AF_INET6)
+    threading.Thread(target=accept, args=(other,), daemon=True).start()
+except OSError:
+    pass
+print(port, flush=True)
+accept(listener)
+";
+
+/// They reach the same virtual hosts, where they give a name, give none, or leave that to the JDK.
+#[test]
+#[ignore = "slow: needs a JDK; make test-all"]
+fn java_programs_tell_servers_the_names_that_they_tell() {
+    let mut alone = start("sockets-names-alone");
+    alone.kill();
+    let mut there = start("sockets-hosts");
+    // A session of another name shows the certificate of that one.
+    there.set("across_names = \"never\"");
+    for (managed, is_there) in [(there, true), (alone, false)] {
+        let Some(jvm) = Jvm::new(&managed, "sockets-hosts") else { return };
+        let names = ["a.test", "x_y.b.test", "localhost", "127.0.0.1", "::1"];
+        let [unnamed, named] = ["unnamed", "named"].map(|file| {
+            let (certificate, key, _) = certify(&managed, file, &[&[file], &names[..]].concat());
+            [certificate, key]
+        });
+        let mut python = Command::new("python3");
+        python.args(["-c", HOSTS]).args([unnamed, named].concat()).stdout(Stdio::piped());
+        let mut server = Process::start(&mut python);
+        let ports = [server.lines().find(|line| line.parse().ok()), reserve()];
+        let hosts = "127.0.0.1 localhost a.test a.test. x_y.b.test\n";
+        for option in ["-Dx=y", "-Djsse.enableSNIExtension=false"] {
+            let names = |with| jvm.names(with, &[option], hosts, ports);
+            let without = names(false);
+            assert!(without.1, "{}", without.0);
+            // Full handshakes first, then resumptions.
+            for _ in 0..2 {
+                assert_eq!(names(true), without, "{option}");
+            }
+        }
+        assert!(!is_there || handshakes(&managed).resumed > 0);
+    }
+}
+
 /// What a socket takes and refuses is what the JDK's take and refuse, at the same call.
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]

@@ -41,6 +41,8 @@ final class ManagedSocket extends WantedSocket {
   private final SSLEngine settings;
   /** The parameters of a program that chooses none. */
   private final SSLParameters usual;
+  /** True if it is for {@code HttpsURLConnection}, which gives names that it does not give to the JDK's sockets. */
+  private final boolean isOfUrl;
   private BiFunction<SSLSocket, List<String>, String> selector;
   private InetSocketAddress server;
   private int connectTimeoutMs;
@@ -62,9 +64,10 @@ final class ManagedSocket extends WantedSocket {
   /** The session on whose chain the application is deciding. */
   private volatile SSLSession handshake;
 
-  ManagedSocket(SSLContext jdk, Trust trust) {
+  ManagedSocket(SSLContext jdk, Trust trust, boolean isOfUrl) {
     this.jdk = jdk;
     this.trust = trust;
+    this.isOfUrl = isOfUrl;
     settings = jdk.createSSLEngine();
     settings.setUseClientMode(true);
     usual = settings.getSSLParameters();
@@ -252,7 +255,11 @@ final class ManagedSocket extends WantedSocket {
           fresh.connect(server, connectTimeoutMs);
           socket = (SSLSocket) jdk.getSocketFactory().createSocket(fresh, host(), server.getPort(), true);
         }
-        socket.setSSLParameters(settings.getSSLParameters());
+        SSLParameters parameters = settings.getSSLParameters();
+        if (isOfUrl) {
+          parameters.setServerNames(null);
+        }
+        socket.setSSLParameters(parameters);
         socket.setEnableSessionCreation(settings.getEnableSessionCreation());
         socket.setHandshakeApplicationProtocolSelector(selector);
         socket.setSoTimeout(readTimeoutMs);

@@ -28,19 +28,29 @@ final class Sockets extends SSLSocketFactory {
   }
 
   @Override
-  public Socket createSocket() {
-    return new ManagedSocket(jdk, trust);
+  public Socket createSocket() throws IOException {
+    int between = UrlSocket.factoriesBetween();
+    if (between < 0) {
+      return new ManagedSocket(jdk, trust, false);
+    }
+    // A factory of the program's may need what it gets to be a socket with TLS, and the host is not known yet.
+    return between == 0 ? new UrlSocket(jdk, new ManagedSocket(jdk, trust, true)) : jdk.getSocketFactory().createSocket();
   }
 
   @Override
   public Socket createSocket(Socket under, String host, int port, boolean closes) throws IOException {
+    if (under instanceof UrlSocket url) {
+      return url.layered(host, port);
+    }
     // Java cannot pass a descriptor to the manager.
     return jdk.getSocketFactory().createSocket(under, host, port, closes);
   }
 
   @Override
   public Socket createSocket(String host, int port) throws IOException {
-    return connected(new InetSocketAddress(host, port));
+    // The JDK's last resort after a proxy failed.
+    boolean isOfUrl = UrlSocket.factoriesBetween() >= 0;
+    return isOfUrl ? jdk.getSocketFactory().createSocket(host, port) : connected(new InetSocketAddress(host, port));
   }
 
   @Override
@@ -59,7 +69,7 @@ final class Sockets extends SSLSocketFactory {
   }
 
   private Socket connected(InetSocketAddress server) throws IOException {
-    Socket socket = createSocket();
+    Socket socket = new ManagedSocket(jdk, trust, false);
     socket.connect(server);
     return socket;
   }
