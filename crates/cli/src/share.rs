@@ -1,5 +1,7 @@
 //! `rejoin share`
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener as Listener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use rejoin_cache::{Capacity, Settings};
 use rejoin_outlet::{Peers, Sds, Share, follow};
 use rejoin_store::{CacheName, Error, SharedKeys, Store};
 use rejoin_tickets::Reschedule;
+use rustix::process::geteuid;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
@@ -47,7 +50,8 @@ pub(crate) struct Arguments {
     capacity: Bytes,
     #[command(flatten)]
     turns: Turns,
-    /// A file in which the ticket keys outlive a restart of the machine
+    /// A file in which the ticket keys outlive a restart of the machine, in a folder that belongs to
+    /// --user
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// The folder of the caches
@@ -70,8 +74,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Ok((open(arguments, change)?, sockets))
     };
     terminal::raise_descriptor_limit();
-    let ((store, watch, keys), ((listener, _lock), envoy)) =
-        process::confined(user.as_deref(), open)?;
+    let ((store, watch), ((listener, _lock), envoy)) = process::confined(user.as_deref(), open)?;
+    let keys = keys(arguments, change, &store)?;
     let peers = Peers::new(allowed.into_iter().chain(own));
     runtime(2)?.block_on(async {
         let (rings, followed) = watch::channel(None);
@@ -103,11 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Opens the cache, or makes it.
-fn open(
-    arguments: &Arguments,
-    change: Reschedule,
-) -> anyhow::Result<(Arc<Store>, Watch, SharedKeys)> {
-    let Arguments { name, capacity, key_file, folder, .. } = arguments;
+fn open(arguments: &Arguments, change: Reschedule) -> anyhow::Result<(Arc<Store>, Watch)> {
+    let Arguments { name, capacity, folder, .. } = arguments;
     let settings = Settings::new(Capacity::Bytes(capacity.0));
     let store = match Store::open(folder, name, None) {
         Err(Error::NotFound { .. }) => Store::open(folder, name, Some(&settings)),
@@ -116,15 +117,61 @@ fn open(
     let store = Arc::new(store?);
     let watch = Watch::until_lost(&store);
     tell_of_cluster(&store, change);
+    Ok((store, watch))
+}
+
+/// Opens the cache's keys, and their file. Must be called as the user who writes that file from now on: what root wrote first
+/// would stay for ever.
+fn keys(
+    arguments: &Arguments,
+    change: Reschedule,
+    store: &Arc<Store>,
+) -> anyhow::Result<SharedKeys> {
+    let Arguments { name, key_file, user, .. } = arguments;
     let (now_s, file) = (cluster::now_s()?, key_file.as_deref());
-    if let Some(file) = file.filter(|_| store.mailbox().is_some()) {
-        terminal::complain(&format!(
+    match file {
+        Some(file) if store.mailbox().is_some() => terminal::complain(&format!(
             "cache {name} is a cluster's, which keeps its ring itself: --key-file {} is not used",
             file.display()
-        ));
+        )),
+        Some(file) => check(file, user.as_deref())?,
+        None => {}
     }
-    let keys = SharedKeys::open_for_others(Arc::clone(&store), change, file, now_s, complain)?;
-    Ok((store, watch, keys))
+    Ok(SharedKeys::open_for_others(Arc::clone(store), change, file, now_s, complain)?)
+}
+
+/// Refuses a key file that this user may not replace, because a restart of the machine would bring back keys that were retired.
+/// A disk that is full may have room later: that is complained of, as for servers.
+fn check(file: &Path, user: Option<&str>) -> anyhow::Result<()> {
+    let Err(error) = SharedKeys::check_file(file) else { return Ok(()) };
+    let stays = |cause: &std::io::Error| {
+        use ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+        matches!(cause.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
+    };
+    let Error::Refused { cause, .. } = &error else { return Err(error.into()) };
+    if !stays(cause) {
+        return Ok(());
+    }
+    let own = geteuid().as_raw();
+    let user = user.map_or_else(|| own.to_string(), str::to_owned);
+    let is_own = |path: &Path| path.symlink_metadata().ok().map(|found| found.uid() == own);
+    let path = file.display();
+    let [folder, given] = [
+        format!(
+            "give it a folder of its own that belongs to {user} (`install -d -o {user} -m 700 FOLDER`)"
+        ),
+        format!("give the file to {user} (`chown {user} {path}`)"),
+    ];
+    let in_own = file.parent().and_then(is_own) == Some(true);
+    let remedy = match is_own(file) {
+        Some(false) if in_own => given,
+        Some(false) => format!("{folder}, and {given}"),
+        _ => folder,
+    };
+    anyhow::bail!(
+        "--key-file {path} cannot be written as user {user} ({error}), and a restart of the machine would bring back keys that \
+         were retired: {remedy}"
+    )
 }
 
 /// Listens on a socket that nobody else listens on.

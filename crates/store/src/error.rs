@@ -157,6 +157,12 @@ pub enum Error {
         /// The reason.
         cause: rejoin_tickets::Error,
     },
+    /// A file of ticket keys that has not the newest ones.
+    #[error(
+        "{0}; until it can be written, a restart of the machine brings back the keys in it, also those \
+         retired since"
+    )]
+    NotKept(Box<Self>),
     /// A change that the ring of ticket keys does not allow.
     #[error(transparent)]
     Keys(#[from] rejoin_tickets::Error),

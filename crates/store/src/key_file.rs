@@ -44,14 +44,20 @@ impl KeyFile {
         KeyRing::from_page(&page).map(Some).map_err(bad)
     }
 
+    /// Looks whether the file can be replaced, and be read if it is there. Leaves nothing behind.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let folder = self.needed_folder()?;
+        self.page(&folder)?;
+        self.new_file(&folder).map(drop)
+    }
+
     /// Writes the page that `copy_page` copies, unless the file has it already, and again until the page stays the same.
     /// If several processes write at the same time, the last to read the page also writes last.
     pub(crate) fn write(
         &self,
         copy_page: impl Fn(&mut Page) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let folder = self.folder()?;
-        let folder = folder.ok_or_else(|| self.refused("find the folder of", Errno::NOENT))?;
+        let folder = self.needed_folder()?;
         let [mut newest, mut written] = [(); 2].map(|()| Zeroizing::new([0; PAGE_BYTES]));
         copy_page(&mut newest)?;
         for _ in 0..Self::MOST_WRITES {
@@ -71,17 +77,26 @@ impl KeyFile {
         if self.page(folder).ok().flatten().is_some_and(|there| *there == *page) {
             return Ok(());
         }
-        let name = self.file_name()?;
-        let directory = folder.descriptor().try_clone_to_owned();
-        let new = directory.and_then(|directory| NewFile::within(directory, name, 0o600));
-        let new = self.on("make a file beside", new)?;
+        let (name, new) = (self.file_name()?, self.new_file(folder)?);
         self.on("keep the owner of", folder.give_to_owner(new.file(), Some(name)))?;
         self.on("write", new.file().write_all(page).and_then(|()| new.file().sync_all()))?;
         self.on("replace", new.finish())
     }
 
+    /// Makes a file that can replace this one.
+    fn new_file(&self, folder: &OwnFolder) -> Result<NewFile, Error> {
+        let name = self.file_name()?;
+        let directory = folder.descriptor().try_clone_to_owned();
+        let new = directory.and_then(|directory| NewFile::within(directory, name, 0o600));
+        self.on("make a file beside", new)
+    }
+
     fn folder(&self) -> Result<Option<OwnFolder>, Error> {
         OwnFolder::of(&self.path)
+    }
+
+    fn needed_folder(&self) -> Result<OwnFolder, Error> {
+        self.folder()?.ok_or_else(|| self.refused("find the folder of", Errno::NOENT))
     }
 
     fn page(&self, folder: &OwnFolder) -> Result<Option<Zeroizing<Page>>, Error> {

@@ -44,7 +44,8 @@ const MARK_BYTES: usize = 32;
 impl SharedKeys {
     /// Opens the keys of the cache. From now on they change by `schedule`, or else by the schedule that they have.
     /// With `file` they are also kept in that file. If the cache has no keys, those of the file are used, or a new
-    /// ring is made. `complain` is called once if the file cannot be written, now or later; the keys go on without.
+    /// ring is made. `complain` is called once with [`Error::NotKept`] if the file cannot be written, now or later; the keys
+    /// go on without.
     ///
     /// # Errors
     /// A key file that is not ours or not a ring, or cannot be read; [`Error::KeysLocked`].
@@ -103,6 +104,15 @@ impl SharedKeys {
     ) -> Result<Self, Error> {
         let keys = Self::open_rescheduled(store, change, file, now_s, complain)?;
         Ok(Self { is_for_others: true, ..keys })
+    }
+
+    /// Looks whether this process can keep keys in a file: it can replace it, and read it if it is there. Leaves nothing
+    /// behind. [`Self::open`] goes on with a file that it cannot write.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], with the operating system's reason; those of [`Self::open`].
+    pub fn check_file(file: &Path) -> Result<(), Error> {
+        KeyFile::new(file).check()
     }
 
     fn following(store: Arc<Store>, file: Option<KeyFile>, complain: fn(&Error)) -> Self {
@@ -202,7 +212,7 @@ impl KeySource for SharedKeys {
         match file.write(|page| self.store.copy_page(page)) {
             Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
             Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
-            Err(error) => (self.complain)(&error),
+            Err(error) => (self.complain)(&Error::NotKept(Box::new(error))),
         }
     }
 

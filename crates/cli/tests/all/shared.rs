@@ -1,11 +1,13 @@
 //! `rejoin run`, `stats` and `store`, with a real server that was not compiled with us.
 
-use crate::program::{rejoin, text};
-use rejoin_testkit::process::wait_until;
+use crate::program::{done, rejoin, text};
+use rejoin_testkit::folder::Folder;
+use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::serve::scratch;
 use rejoin_testkit::shipped::rejoin_beside_libraries;
+use std::fs::Permissions;
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -97,6 +99,71 @@ fn a_share_ends_with_its_cache() {
     let output = share.wait_with_output().expect("it ends");
     let told = text(&output.stderr);
     assert!(!output.status.success() && told.contains("was removed or replaced"), "{told}");
+}
+
+/// The file of a share that gives up root must be its user's: a file that root wrote first would keep a key that was retired, and a
+/// restart of the machine would bring that back.
+#[test]
+fn a_key_file_is_written_by_the_user_of_the_share() {
+    const USER: u32 = 65_534;
+    let (folder, files) = (Folder::new(), Folder::new());
+    let inner = files.join("inner");
+    std::fs::create_dir(&inner).expect("a folder");
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+    mode(&inner, 0o700).and_then(|()| mode(&files, 0o755)).expect("ours");
+    mode(&folder, 0o1777).expect("ours");
+    let own = |path: &Path| chown(path, Some(USER), None);
+    if own(&inner).is_err() {
+        return eprintln!("skipped: a folder of another user (needs root)");
+    }
+    chown(&inner, Some(0), None).expect("root");
+    let (caches, socket, ring) = (folder.file("."), folder.file("share.sock"), inner.join("ring"));
+    let run = |complaints: &str| {
+        let mut share = Command::new(crate::REJOIN);
+        share.args(["share", "web", "--capacity", "1MiB", "--user", "nobody", "--folder", &caches]);
+        share.args(["--socket", &socket, "--key-file"]).arg(&ring);
+        share.stdout(Stdio::null());
+        share.stderr(std::fs::File::create(folder.join(complaints)).expect("a file"));
+        Process::start(&mut share)
+    };
+    let complaints = |name: &str| std::fs::read_to_string(folder.join(name)).expect("there");
+    let refused = |name: &str, remedy: &str| {
+        let ended = run(name).wait_for(Duration::from_secs(10));
+        let told = complaints(name);
+        assert!(!ended.success() && told.lines().count() == 1 && told.contains(remedy), "{told}");
+        assert!(told.contains("cannot be written as user nobody"), "{told}");
+    };
+    let folder_remedy = "`install -d -o nobody -m 700 FOLDER`";
+    refused("roots-folder", folder_remedy);
+    assert!(!ring.exists(), "root has written it");
+    // The file of an earlier version, which has the ring: nothing is to be written yet.
+    std::fs::write(&ring, "").and_then(|()| mode(&ring, 0o600)).expect("a file");
+    refused("roots-file", folder_remedy);
+    own(&inner).expect("root");
+    refused("roots-file-in-its-folder", &format!("`chown nobody {}`", ring.display()));
+    std::fs::remove_file(&ring).expect("ours");
+
+    let ids = |from: &[&str]| {
+        let listed = done(&[&["keys", "list", "--json"], from].concat());
+        let listed: Vec<Value> = serde_json::from_str(&listed).expect("JSON");
+        listed.iter().map(|key| key["key"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    let of_cache = || ids(&["--folder", &caches, "web"]);
+    let of_file = || ids(&["--ring", ring.to_str().expect("text")]);
+    let mut share = run("its-folder");
+    wait_until("the share", || UnixStream::connect(&socket).is_ok() && ring.exists());
+    let first = of_cache();
+    done(&["keys", "--folder", &caches, "rotate", "web"]);
+    done(&["keys", "--folder", &caches, "retire", "web", &first[0]]);
+    wait_until("the file to forget the key", || of_file() == of_cache());
+    share.kill();
+    // As a restart of the machine does.
+    done(&["store", "remove", "web", "--folder", &caches]);
+    let _share = run("again");
+    let listed = || rejoin(&["keys", "--folder", &caches, "list", "web", "--json"]);
+    wait_until("its keys", || text(&listed().stdout).contains("encrypting"));
+    assert!(!of_cache().contains(&first[0]), "a retired key is back");
+    assert_eq!([complaints("its-folder"), complaints("again")], ["", ""]);
 }
 
 #[test]

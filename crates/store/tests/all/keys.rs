@@ -318,13 +318,32 @@ fn a_file_that_cannot_be_written_at_first_is_complained_of_and_keys_are_there() 
     static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
     let folder = crate::folder();
     let complain = |error: &Error| {
-        assert!(error.to_string().contains("/nonexistent/keys"), "{error}");
+        let told = error.to_string();
+        let parts = ["/nonexistent/keys", "brings back the keys in it, also those retired since"];
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
         COMPLAINTS.fetch_add(1, Ordering::Relaxed);
     };
     let nowhere = PathBuf::from("/nonexistent/keys");
     let keys = SharedKeys::open(store(folder.path()), None, Some(&nowhere), NOW_S, complain);
     assert!(newer(&keys.expect("keys"), NOW_S).is_some());
     assert_eq!(COMPLAINTS.load(Ordering::Relaxed), 1);
+}
+
+/// The file has the ring, so that nothing is written when it is opened.
+#[test]
+fn a_file_that_cannot_be_replaced_is_found_before_it_is_due() {
+    let folder = crate::folder();
+    let inner = inner(&folder);
+    let path = inner.join("keys");
+    let missing = SharedKeys::check_file(&folder.path().join("none/keys")).expect_err("no folder");
+    assert!(missing.to_string().starts_with("cannot find the folder of "), "{missing}");
+    follow(folder.path(), Some(&path)).expect("keys");
+    SharedKeys::check_file(&path).expect("ours");
+    let left = fs::read_dir(&inner).expect("there").count();
+    assert_eq!(left, 1, "something is left beside it");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("ours");
+    let open = SharedKeys::check_file(&path).expect_err("open to others");
+    assert!(matches!(open, Error::NotOurs { .. }), "{open}");
 }
 
 /// The folder goes while the server runs.
