@@ -17,6 +17,8 @@ const (
 	idBytes     = 32
 	// A share that has answered nothing for so long is left, and asked again later.
 	stalled = time.Second
+	// In base64, with the rest of the request, a session fits into it.
+	sendable = (requestBytes - 1024) / 4 * 3
 	// Wait is how long a lookup waits unless it is told otherwise.
 	Wait = 50 * time.Millisecond
 )
@@ -88,10 +90,11 @@ type Stored struct {
 }
 
 // Put sends a session to the share, and does not wait for it. It returns false if the share cannot be reached, or has
-// too much to do, or the session is too long: then the share has nothing of it.
+// too much to do, or the session is too long: then the share does not keep it. One that is too long is sent all the same,
+// as far as a message can hold it, because the share counts it.
 func (s *Sessions) Put(stored Stored) bool {
 	l := s.now.Load()
-	if l == nil || !known(stored.ID) || len(stored.Session) == 0 || len(stored.Session) > l.longest {
+	if l == nil || !known(stored.ID) || len(stored.Session) == 0 || len(stored.Session) > sendable {
 		return false
 	}
 	put := &putRequest{ID: stored.ID, Session: stored.Session, Lifetime: wholeSeconds(stored.Lifetime)}
@@ -101,7 +104,7 @@ func (s *Sessions) Put(stored Stored) bool {
 	if stored.ReturnsIn > 0 {
 		put.ReturnsIn = inSeconds(stored.ReturnsIn)
 	}
-	return l.send(&request{Put: put})
+	return l.send(&request{Put: put}) && len(stored.Session) <= l.longest
 }
 
 // Hint says when the client of a stored session comes back. It returns false if the share cannot be reached.
@@ -228,9 +231,7 @@ func greet(conn net.Conn, from *bufio.Reader, name string) (int, error) {
 	if said.Sessions == nil || said.Sessions.Longest < 1 {
 		return 0, errAnswer
 	}
-	// In base64, with the rest of the request, a session fits into it.
-	longest := min(said.Sessions.Longest, (requestBytes-1024)/4*3)
-	return longest, conn.SetDeadline(time.Time{})
+	return said.Sessions.Longest, conn.SetDeadline(time.Time{})
 }
 
 // find sends a lookup, and waits for its answer.

@@ -173,4 +173,14 @@ func TestTheRealShare(t *testing.T) {
 	if sessions.Put(share.Stored{ID: one, Session: make([]byte, 200_000), Lifetime: time.Hour}) {
 		t.Error("a session of 200 kB")
 	}
+	// The share does not keep it, and counts it.
+	if sessions.Put(share.Stored{ID: one, Session: make([]byte, 90_000), Lifetime: time.Hour}) {
+		t.Error("a session of 90 kB")
+	}
+	if sessions.Get(one, patience) != nil {
+		t.Error("it is kept")
+	}
+	if stats := real.Run("stats", "web", "--json"); !strings.Contains(stats, `"refused_too_large":1,`) {
+		t.Error(stats)
+	}
 }

@@ -5,6 +5,7 @@ const { errorMonitor } = require('node:events');
 const { Attached } = require('./attached.js');
 const { bytesOf } = require('./frames.js');
 const { described, TLS_1_2 } = require('./session_der.js');
+const { REQUEST_BYTES } = require('./share.js');
 
 const DEADLINE_MS = 25;
 const MOST_WAITING = 256;
@@ -14,6 +15,8 @@ const GIVEN_UP_MS = 5_000;
 const SESSION_TIMEOUT_S = 300;
 const MOST_LIFETIME_S = 604_800;
 const ID_BYTES = 32;
+// In base64, with the rest of the request, a session fits into a message. The share counts one that is too long for it.
+const SENDABLE_BYTES = ((REQUEST_BYTES - 1_024) / 4) * 3;
 const ANSWERS = { get: 'session', put: 'stored', hint: 'hinted', remove: 'removed' };
 
 /**
@@ -128,7 +131,11 @@ class Sessions extends Attached {
   // The handshake goes on at once: requests are answered in order, so this process finds what it has just stored.
   #store(id, session, done) {
     done();
-    if (described(session).version !== TLS_1_2 || session.length > this.#longestBytes) return;
+    if (described(session).version !== TLS_1_2) return;
+    if (session.length > SENDABLE_BYTES) {
+      this.#counts.noRoom += 1;
+      return;
+    }
     const lifetime = Math.min(this.server.sessionTimeout || SESSION_TIMEOUT_S, MOST_LIFETIME_S);
     const put = { id: id.toString('base64'), session: session.toString('base64'), lifetime_s: lifetime };
     this.#ask({ put }, GIVEN_UP_MS).then((answer) => {

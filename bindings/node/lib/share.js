@@ -129,4 +129,4 @@ function checkContext(context, roomBytes) {
   }
 }
 
-module.exports = { Share, checkContext };
+module.exports = { REQUEST_BYTES, Share, checkContext };

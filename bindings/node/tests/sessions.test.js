@@ -118,6 +118,23 @@ test('answers that were not asked for, and too many questions, end nothing', asy
   assert.ok(share.asked.length < 600, 'what waits is bounded');
 });
 
+// Each of its clients does a full handshake every time, which the share's figures must show.
+test('a session that is longer than the share takes is sent, because the share counts it', async (t) => {
+  const socket = path.join(folder(t), 's.sock');
+  const share = await sessionShare(t, socket);
+  const honest = share.answer;
+  share.answer = (fields, connection) => {
+    if (fields.sessions) send(connection, { rejoin: 1, sessions: { longest_session: 10 } });
+    else if (fields.put !== undefined) send(connection, { stored: false });
+    else honest(fields, connection);
+  };
+  const pair = certify(t, ['localhost']);
+  const { sessions: kept_, port } = await kept(t, pair, { socket });
+  await visit(port, { ca: pair.cert });
+  await until(() => kept_.status.noRoom === 1, 'the share has refused it');
+  assert.strictEqual(kept_.status.stored, 0);
+});
+
 test('servers that ask different things of clients find nothing of each other', async (t) => {
   const socket = path.join(folder(t), 's.sock');
   await sessionShare(t, socket);

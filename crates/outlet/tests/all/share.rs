@@ -275,6 +275,24 @@ fn what_is_wrong_is_refused_and_said() {
     assert_eq!(served.sessions("shop").ask(put), json!({"stored": false}));
 }
 
+/// Its client does a full handshake each time, which the figures must show.
+#[test]
+fn a_session_that_is_too_large_is_counted() {
+    let served = Served::start();
+    let longest = 16 * 1024 - 8;
+    let stored = |name: &str, bytes: usize| {
+        let session = STANDARD.encode(vec![7; bytes]);
+        let put = json!({"put": {"id": id(name), "session": session, "lifetime_s": 60}});
+        served.sessions("shop").ask(put)["stored"].as_bool().expect("an answer")
+    };
+    assert!(stored("fits", longest) && !stored("longer", longest + 1));
+    // As long as a message can be.
+    assert!(!stored("longest", (128 * 1024 - 1024) / 4 * 3));
+    let counted = served.store.cache().counters();
+    assert_eq!((counted.full_handshakes, counted.refused_too_large), (3, 2));
+    assert_eq!((counted.stored, counted.sessions), (1, 1));
+}
+
 #[test]
 fn there_is_room_for_256_connections() {
     let served = Served::start();
