@@ -1,7 +1,10 @@
 //! The users who may ask for keys.
 
+use std::sync::Arc;
+
 use rustix::process::geteuid;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The users whose processes are answered: this process's own, root, and those that the operator names.
 #[derive(Debug, Clone)]
@@ -54,5 +57,45 @@ impl<'a> Door<'a> {
                 }
             }
         }
+    }
+}
+
+/// The places of a socket's connections.
+pub(crate) struct Room {
+    places: Arc<Semaphore>,
+    most: usize,
+    /// What is said when it is full.
+    full: String,
+    complain: fn(&str),
+    /// True once it was said, until half of the places are free: one that comes and goes is no news each time.
+    was_full: bool,
+}
+
+impl Room {
+    /// Makes room for so many connections. `happens` says what becomes of more.
+    pub(crate) fn new(
+        most: usize,
+        listener: &UnixListener,
+        happens: &str,
+        complain: fn(&str),
+    ) -> Self {
+        let address = listener.local_addr().ok();
+        let socket = address.as_ref().and_then(|address| address.as_pathname());
+        let socket =
+            socket.map_or_else(|| "a socket".to_owned(), |path| path.display().to_string());
+        let full = format!("{socket}: {most} connections are open, and more are {happens}");
+        Self { places: Arc::new(Semaphore::new(most)), most, full, complain, was_full: false }
+    }
+
+    /// Takes a place until the result is dropped. `None` if there is none.
+    pub(crate) fn take(&mut self) -> Option<OwnedSemaphorePermit> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            if !std::mem::replace(&mut self.was_full, true) {
+                (self.complain)(&self.full);
+            }
+            return None;
+        };
+        self.was_full &= self.places.available_permits() < self.most / 2;
+        Some(place)
     }
 }

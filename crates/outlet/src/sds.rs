@@ -7,13 +7,12 @@ mod proto;
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use prost::Message;
 use tokio::net::UnixListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -22,7 +21,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use crate::listing::Listing;
-use crate::peers::Door;
+use crate::peers::{Door, Room};
 use crate::rings::{every_second, now_s};
 use crate::{Context, Error, Peers, Rings};
 use place::{Asked, Placed};
@@ -71,18 +70,12 @@ impl Sds {
         let (accepted, incoming) = mpsc::channel(1);
         let Self { complain, longest_silence, .. } = self;
         let accept = async {
-            let (room, mut was_full) = (Arc::new(Semaphore::new(Self::MOST_CONNECTIONS)), false);
+            let happens = "closed at once: end those that ask for nothing";
+            let mut room = Room::new(Self::MOST_CONNECTIONS, &listener, happens, complain);
             let mut door = Door::new(&listener, &peers, complain);
             loop {
                 let stream = door.next().await;
-                let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-                    if !std::mem::replace(&mut was_full, true) {
-                        complain(&full(socket));
-                    }
-                    continue;
-                };
-                // One that comes and goes is no news each time.
-                was_full &= room.available_permits() < Self::MOST_CONNECTIONS / 2;
+                let Some(place) = room.take() else { continue };
                 let placed = Placed::new(stream, place, longest_silence);
                 if accepted.send(Ok::<_, Infallible>(placed)).await.is_err() {
                     return;
@@ -100,14 +93,6 @@ impl Sds {
             }),
         }
     }
-}
-
-fn full(socket: &Path) -> String {
-    format!(
-        "{}: {} connections are open, and more are closed at once: end those that ask for nothing",
-        socket.display(),
-        Sds::MOST_CONNECTIONS
-    )
 }
 
 impl Service<http::Request<Body>> for Sds {

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use rejoin_store::Store;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::peers::Door;
+use crate::peers::{Door, Room};
 use crate::{Peers, Rings};
 use messages::{First, Refusal};
 
@@ -38,7 +37,8 @@ impl Share {
         Self { store, rings, peers, complain: |_| {} }
     }
 
-    /// Sets the listener for the system's refusal to let more programs connect. It is told once until it is over.
+    /// Sets the listener for the refusal to let more programs connect, by the system or at [`Self::MOST_CONNECTIONS`]. It is told
+    /// once until that is over.
     #[must_use]
     pub fn complaining(self, complain: fn(&str)) -> Self {
         Self { complain, ..self }
@@ -46,17 +46,21 @@ impl Share {
 
     /// Serves connections for ever.
     pub async fn serve(self, listener: UnixListener) -> std::convert::Infallible {
-        let (share, room) = (Arc::new(self), Arc::new(Semaphore::new(Self::MOST_CONNECTIONS)));
+        let share = Arc::new(self);
+        let happens = "turned away, and get no keys and no sessions: end programs that need none";
+        let mut room = Room::new(Self::MOST_CONNECTIONS, &listener, happens, share.complain);
         let mut door = Door::new(&listener, &share.peers, share.complain);
         loop {
             let mut stream = door.next().await;
-            let (share, permit) = (Arc::clone(&share), Arc::clone(&room).try_acquire_owned());
+            let (share, place) = (Arc::clone(&share), room.take());
             tokio::spawn(async move {
-                let Ok(_permit) = permit else {
+                let Some(_place) = place else {
                     return wire::refuse(&mut stream, &Refusal::Busy).await;
                 };
-                if let Err(refusal) = share.answer(&mut stream).await {
-                    wire::refuse(&mut stream, &refusal).await;
+                match share.answer(&mut stream).await {
+                    // Whoever has a part of an answer would take the reason for the rest.
+                    Ok(()) | Err(Refusal::Broken) => {}
+                    Err(refusal) => wire::refuse(&mut stream, &refusal).await,
                 }
             });
         }

@@ -77,8 +77,10 @@ pub enum Refusal {
     TooLarge,
     /// There are too many connections.
     Busy,
-    /// No message came in time, or no answer was taken.
+    /// No message came in time.
     Late,
+    /// No answer was taken in time.
+    Untaken,
     /// The connection is broken.
     Broken,
 }
@@ -90,7 +92,7 @@ impl Refusal {
             Self::Version => "version",
             Self::TooLarge => "too_large",
             Self::Busy => "busy",
-            Self::BadRequest(_) | Self::Late | Self::Broken => "bad_request",
+            Self::BadRequest(_) | Self::Late | Self::Untaken | Self::Broken => "bad_request",
         }
     }
 }
@@ -105,6 +107,7 @@ impl fmt::Display for Refusal {
                 write!(f, "the share has {} connections: try again", super::Share::MOST_CONNECTIONS)
             }
             Self::Late => f.write_str("no message came in ten seconds"),
+            Self::Untaken => f.write_str("an answer was not taken in ten seconds"),
             Self::Broken => f.write_str("the connection is broken"),
         }
     }

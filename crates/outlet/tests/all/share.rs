@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -23,6 +23,10 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
+        Self::complaining(|_| {})
+    }
+
+    fn complaining(complain: fn(&str)) -> Self {
         let folder = Folder::new();
         std::fs::set_permissions(
             folder.path(),
@@ -42,7 +46,8 @@ impl Served {
                 let listener = UnixListener::bind(socket).expect("a socket");
                 listening.send(()).expect("the test waits");
                 let (rings, followed) = tokio::sync::watch::channel(None);
-                let share = Share::new(Arc::clone(&shared), followed, Peers::new([]));
+                let share =
+                    Share::new(Arc::clone(&shared), followed, Peers::new([])).complaining(complain);
                 let lost = || (!shared.facts().is_named).then_some(());
                 tokio::select! {
                     never = share.serve(listener) => match never {},
@@ -294,11 +299,31 @@ fn a_session_that_is_too_large_is_counted() {
 }
 
 #[test]
-fn there_is_room_for_256_connections() {
+fn a_client_that_takes_no_answers_is_told_so() {
     let served = Served::start();
+    let mut client = served.sessions("shop");
+    let session = STANDARD.encode(vec![7; 16_000]);
+    client.ask(json!({"put": {"id": id("x"), "session": session, "lifetime_s": 60}}));
+    (0..200).for_each(|_| client.send(&json!({"get": id("x")})));
+    std::thread::sleep(Duration::from_secs(12));
+    let answers = std::iter::from_fn(|| client.try_receive());
+    let answers: Vec<_> = answers.skip_while(|answer| answer["session"].is_string()).collect();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0]["error"]["message"], "an answer was not taken in ten seconds");
+}
+
+#[test]
+fn there_is_room_for_256_connections() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let served = Served::complaining(|line| TOLD.lock().expect("whole").push(line.to_owned()));
     let mut held: Vec<_> = (0..Share::MOST_CONNECTIONS).map(|_| served.sessions("shop")).collect();
     let first = || served.connect(json!({"rejoin": 1, "sessions": {"context": "shop"}})).receive();
     assert_eq!(first()["error"]["kind"], "busy");
+    assert_eq!(first()["error"]["kind"], "busy");
+    let told = TOLD.lock().expect("whole").clone();
+    let socket = served.folder.file("socket");
+    let says = format!("{socket}: 256 connections are open, and more are turned away");
+    assert!(told.len() == 1 && told[0].starts_with(&says), "once: {told:?}");
     held.pop();
     rejoin_testkit::process::wait_until("room", || first()["error"].is_null());
 }
