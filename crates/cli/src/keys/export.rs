@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// same context. It is the name of Envoy's secret, and of Kubernetes' object
     #[arg(long, value_name = "NAME")]
     context: String,
-    /// A shell command to run whenever the files have changed
+    /// A shell command to run whenever the files have changed; it is ended after a minute
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
     /// HAProxy's runtime socket, to give it new keys without a reload

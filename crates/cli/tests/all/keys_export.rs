@@ -446,6 +446,67 @@ fn a_server_that_is_slow_keeps_no_key() {
     assert_eq!(exporter.complaints(), "");
 }
 
+/// A command that runs `timeout` with a second for each time that `--then` has.
+fn hasty(folder: &Folder) -> Command {
+    let script = "#!/bin/sh\nfor word; do\nshift\ncase $word in 60 | 5) word=1 ;; esac\nset -- \"$@\" \"$word\"\ndone\n\
+                  exec /usr/bin/timeout \"$@\"\n";
+    let timeout = folder.write("timeout", script);
+    fs::set_permissions(timeout, fs::Permissions::from_mode(0o755)).expect("ours");
+    let path = std::env::var("PATH").expect("a path");
+    let mut command = Command::new(REJOIN);
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    command
+}
+
+/// Returns true if a process runs. One that has ended and that nobody has waited for has no command line.
+fn runs(process: &str) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// The server is told of later keys all the same, and the processes do not pile up.
+#[test]
+fn a_command_that_ignores_its_end_is_ended() {
+    for is_beside in [false, true] {
+        let folder = Folder::new();
+        let [option, file] = ring(&folder);
+        let [keys, turns] = ["keys", "turns"].map(|name| folder.file(name));
+        let stays = format!("trap '' TERM; echo $$ >>{turns}; while :; do sleep 0.1; done");
+        let script = folder.write("stays.sh", &stays);
+        // The shell of the command ends when it is asked to, and the script does not.
+        let beside = format!("sh {}; true", script.display());
+        let then = if is_beside { &beside } else { &stays };
+        let words = ["--format", "json", "--output", &keys, "--then", then, &option, &file];
+        let mut exporter = Exporter::run(hasty(&folder), &folder, &words);
+        let turns = || fs::read_to_string(&turns).unwrap_or_default();
+        let told = || exporter.complaints().contains("still running after a minute");
+        wait_until("the complaint", told);
+        done(&["keys", "rotate", &option, &file]);
+        wait_until("the second turn", || turns().lines().count() == 2);
+        exporter.process.terminate();
+        let all_ended = || turns().lines().all(|process| !runs(process));
+        wait_until("the end of all that the command started", all_ended);
+        assert_eq!(exporter.complaints().lines().count(), 1, "{}", exporter.complaints());
+    }
+}
+
+/// A reload may start its server, which goes on when the command has ended.
+#[test]
+fn what_a_command_that_succeeds_leaves_goes_on() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let server = folder.file("server");
+    let then = format!("sleep 20 & echo $! >{server}");
+    let words = ["--format", "json", "--output", &folder.file("keys"), "--then", &then];
+    let words = [&words[..], &[&option, &file]].concat();
+    let exporter = Exporter::run(Command::new(REJOIN), &folder, &words);
+    let server = || fs::read_to_string(&server).unwrap_or_default().trim().to_owned();
+    wait_until("the server", || !server().is_empty());
+    thread::sleep(Duration::from_secs(1));
+    assert!(runs(&server()), "{}", exporter.complaints());
+    let server = Pid::from_raw(server().parse().expect("a process")).expect("a process");
+    kill_process(server, Signal::KILL).expect("ours");
+}
+
 /// Exports once, with these words more.
 fn export_once(folder: &Folder, words: &[&str]) -> Output {
     let [option, file] = ring(folder);
