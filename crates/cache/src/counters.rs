@@ -112,6 +112,17 @@ impl Counters {
         ]
     }
 
+    /// Returns the sessions evicted so far, for whatever reason.
+    pub fn evicted(&self) -> u64 {
+        let reasons = [
+            self.evicted_overdue,
+            self.evicted_latest,
+            self.evicted_oldest,
+            self.evicted_source_share,
+        ];
+        reasons.into_iter().fold(0, u64::saturating_add)
+    }
+
     /// Returns the mean absolute error of the predictions that a hit confirmed, in milliseconds.
     pub fn mean_prediction_error_ms(&self) -> Option<f64> {
         (self.predictions > 0).then(|| self.prediction_error_ms as f64 / self.predictions as f64)

@@ -79,7 +79,6 @@ fn lines(store: &Store) -> anyhow::Result<()> {
 }
 
 fn line(before: &Counters, now: &Counters) -> String {
-    let evicted = |c: &Counters| c.evicted_overdue + c.evicted_latest + c.evicted_oldest;
     let since = |count: fn(&Counters) -> u64| count(now).saturating_sub(count(before));
     let last = Counters {
         full_handshakes: since(|c| c.full_handshakes),
@@ -93,8 +92,28 @@ fn line(before: &Counters, now: &Counters) -> String {
         since(|c| c.hits),
         since(|c| c.misses),
         since(|c| c.stored),
-        evicted(now).saturating_sub(evicted(before)),
+        since(Counters::evicted),
         since(|c| c.forged),
         now.sessions,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bound of a source's share evicts, too.
+    #[test]
+    fn a_line_counts_evictions_for_every_reason() {
+        let before = Counters { stored: 9, ..Counters::default() };
+        let now = Counters {
+            evicted_overdue: 1,
+            evicted_latest: 20,
+            evicted_oldest: 300,
+            evicted_source_share: 4_000,
+            ..before
+        };
+        let line = line(&before, &now);
+        assert_eq!(line.split_whitespace().nth(5), Some("4321"), "{line}");
+    }
 }

@@ -94,6 +94,19 @@ fn dashboard_and_rules_name_metrics_that_exist() {
     }
 }
 
+/// A reason that the panel lacks would be sessions that are gone, and that it does not show.
+#[test]
+fn the_dashboard_has_each_reason_for_which_a_session_is_not_kept() {
+    let text = std::fs::read_to_string(deploy().join("grafana/rejoin.json")).expect("a file");
+    let shown = named(&text);
+    let reasons = ["rejoin_cache_evicted_", "rejoin_cache_refused_"];
+    let is_reason = |name: &&String| reasons.iter().any(|reason| name.starts_with(reason));
+    let known = known();
+    let known: Vec<_> = known.iter().filter(is_reason).collect();
+    let missing: Vec<_> = known.iter().filter(|name| !shown.contains(**name)).collect();
+    assert!(known.len() >= 8 && missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn the_page_lists_the_alerts() {
     let rules = std::fs::read_to_string(deploy().join("prometheus/rejoin.rules.yml"));
