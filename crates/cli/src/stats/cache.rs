@@ -1,6 +1,7 @@
 //! `rejoin stats NAME`: the counters of a shared cache.
 
 mod reading;
+mod successors;
 mod watched;
 
 use rejoin_cache::Counters;
@@ -12,6 +13,7 @@ use super::{Arguments, second, serve, shown_percent};
 use crate::terminal;
 use crate::watch::Watch;
 use reading::{Reading, found_percent, resumed_percent};
+use successors::Successors;
 use watched::Watched;
 
 pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()> {
@@ -19,6 +21,13 @@ pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()>
     let store = Store::open(folder, name, None)?;
     if let Some(address) = *serve {
         return serve::serve(Watched::new(folder.clone(), store), address);
+    }
+    if *watch && reset.is_none() {
+        let mut stores = Successors::new(folder.clone(), store);
+        return match json {
+            true => second::each(|_| Ok(told(stores.newest()))),
+            false => lines(&mut stores),
+        };
     }
     Watch::over(&store);
     match reset {
@@ -28,8 +37,6 @@ pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()>
                 terminal::print_result(&json!({"reset": named(*part)}).to_string())?;
             }
         }
-        None if *watch && *json => return second::each(|_| Ok(told(&store))),
-        None if *watch => return lines(&store),
         None if *json => return terminal::print_result(&told(&store)),
         None => return terminal::print_result(&table(&Reading::of(&store))),
     }
@@ -66,12 +73,17 @@ fn table(reading: &Reading) -> String {
 }
 
 /// Prints a line for each second.
-fn lines(store: &Store) -> anyhow::Result<()> {
+fn lines(stores: &mut Successors) -> anyhow::Result<()> {
     let head =
         "handshakes/s  resumed    hits/s  misses/s  stored/s  evicted/s  forged/s   sessions";
-    let mut before = store.cache().counters();
+    let mut before = stores.newest().cache().counters();
+    let mut replaced = stores.replaced;
     second::each(|number| {
-        let now = store.cache().counters();
+        let now = stores.newest().cache().counters();
+        if std::mem::replace(&mut replaced, stores.replaced) != stores.replaced {
+            // The counts of another cache, which is as old as what has replaced the last one.
+            before = Counters::default();
+        }
         let told = second::below(head, number, &line(&before, &now));
         before = now;
         Ok(told)

@@ -1,7 +1,7 @@
 //! `rejoin keys`, on keys as servers make them.
 
 use crate::REJOIN;
-use crate::program::text;
+use crate::program::{interrupt, start, text};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -120,6 +120,41 @@ fn watching_ends_with_its_reader() {
         let _ = watching.kill();
         let ended = watching.wait().expect("our own child");
         assert!(ended.success(), "{form:?} goes on without a reader");
+    }
+}
+
+/// Servers count in the cache that has taken its place.
+#[test]
+fn watching_goes_on_with_the_cache_that_replaces_another() {
+    for form in [&["--watch"][..], &["--watch", "--json"]] {
+        let shared = Shared::new("watched-on");
+        let mut command = Command::new(REJOIN);
+        command.args(["stats", shared.name.as_str()]).args(form);
+        let mut watching = start(&mut command);
+        let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
+        let mut line = || lines.next().expect("a line").expect("text");
+        line();
+        drop(shared);
+        let other = Shared::new("watched-on");
+        let is_seen = |line: &str| match form {
+            [_] => line.split_whitespace().next().is_some_and(|count| count.parse() == Ok(1)),
+            _ => line.contains("\"full_handshakes\":1,"),
+        };
+        let mut counted = |until: Instant| {
+            while Instant::now() < until {
+                if is_seen(&line()) {
+                    return true;
+                }
+            }
+            false
+        };
+        assert!(!counted(Instant::now() + Duration::from_secs(3)), "nothing was counted");
+        other.store.record_handshake(false);
+        let is_counted = counted(Instant::now() + Duration::from_secs(4));
+        interrupt(&watching);
+        let told = text(&watching.wait_with_output().expect("our own child").stderr);
+        assert!(is_counted, "{form:?}: {told}");
+        assert!(told.contains("was removed or replaced") && told.lines().count() <= 2, "{told}");
     }
 }
 
