@@ -114,13 +114,21 @@ fn sum(of: &Handshakes) -> u64 {
     of.full + of.resumed + of.failed
 }
 
-fn busiest(names: HashMap<String, Handshakes>) -> Vec<Share> {
+/// Returns the names with the most handshakes, and all others as one more: root sees the names of several users together.
+fn busiest(mut names: HashMap<String, Handshakes>) -> Vec<Share> {
+    let mut others = names.remove(OTHERS);
     let mut shares: Vec<_> =
         names.into_iter().map(|(name, handshakes)| Share { name, handshakes }).collect();
-    shares.sort_by(|a, b| {
+    let by_handshakes = |a: &Share, b: &Share| {
         sum(&b.handshakes).cmp(&sum(&a.handshakes)).then_with(|| a.name.cmp(&b.name))
-    });
-    shares.truncate(NAMES);
+    };
+    shares.sort_by(by_handshakes);
+    for Share { handshakes, .. } in shares.drain(NAMES.min(shares.len())..) {
+        others = Some(plus(&others.unwrap_or_default(), &handshakes));
+    }
+    let others = others.map(|handshakes| Share { name: OTHERS.to_owned(), handshakes });
+    shares.extend(others);
+    shares.sort_by(by_handshakes);
     shares
 }
 
@@ -171,5 +179,33 @@ mod tests {
         let stats = counts.of(7, (2, 3));
         assert!(stats.services.len() <= NAMES + 1);
         assert_eq!(stats.handshakes.full, 2 * NAMES as u64);
+    }
+
+    /// A sum over names that lacked some would not be what the manager counted.
+    #[test]
+    fn names_add_up_to_all_handshakes() {
+        let counts = Counts::default();
+        let of = |full, failed| Handshakes { full, failed, ..Handshakes::default() };
+        for number in 0..2 * NAMES as u64 {
+            for uid in [7, 8] {
+                let names = [format!("program {uid} {number}"), format!("{uid}.{number}:443")];
+                counts.record(uid, &names[0], &names[1], &of(1 + number % 3, uid.into()));
+            }
+        }
+        // The busiest name comes later than others.
+        counts.record(8, "program 8 500", "8.500:443", &of(5_000, 0));
+        for uid in [0, 7, 8] {
+            let stats = counts.of(uid, (0, 0));
+            for names in [&stats.services, &stats.programs] {
+                let all = names.iter().map(|share| &share.handshakes);
+                let all = all.fold(Handshakes::default(), |sum, share| plus(&sum, share));
+                assert_eq!(all, stats.handshakes, "what {uid} sees");
+                assert!(names.len() <= NAMES + 1, "{} names", names.len());
+                let others = names.iter().filter(|share| share.name == OTHERS).count();
+                assert_eq!(others, 1, "what {uid} sees");
+            }
+            let mut first = stats.services.iter().take(2).map(|share| &share.name);
+            assert!(uid == 7 || first.any(|name| name == "8.500:443"), "{:?}", stats.services[0]);
+        }
     }
 }
