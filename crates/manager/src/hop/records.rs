@@ -73,7 +73,7 @@ async fn agree<'a>(
 ) -> Result<OriginHandshake<'a>, Failure> {
     let state = &downstream.state;
     let wish = (wish, wanted.offers.as_ref());
-    let origin = OriginHandshake::of(state, &downstream.program, wish, false)?;
+    let origin = OriginHandshake::of(state, &downstream.program, wish, false, false)?;
     if !origin.may_resume() && wanted.trust != Trust::None {
         // If several programs ask at once, one connection is made for all of them.
         let _turn = state.own_connections.turn(origin.cache_key()).await;

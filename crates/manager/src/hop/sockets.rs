@@ -85,8 +85,9 @@ async fn serve(
         Err(failure) => return refused(failure).await,
     };
     let offered = (&wish, Some(&hop.offers));
-    let origin = match OriginHandshake::of(state, program, offered, spare.is_none()) {
-        Ok(origin) => origin.asking_for_staple(hop.staple),
+    let needs_session = spare.is_none();
+    let origin = match OriginHandshake::of(state, program, offered, needs_session, hop.staple) {
+        Ok(origin) => origin,
         // The sockets are closed after the answer, which the program looks for when they are.
         Err(failure) => return refused(failure).await,
     };

@@ -84,9 +84,16 @@ impl Sessions {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns true if there is a session that may be usable.
-    pub(crate) fn may_have(&self, cache_key: &CacheKey, accepts: Terms) -> bool {
-        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(accepts))
+    /// Returns true if there is a session that may be usable, also for a program that asks for a stapled response.
+    pub(crate) fn may_have(
+        &self,
+        cache_key: &CacheKey,
+        accepts: Terms,
+        asks_for_staple: bool,
+    ) -> bool {
+        let clock = self.settings().clock.clone();
+        let at = asks_for_staple.then(|| (clock.now_ms(), clock.unix_s()));
+        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(accepts, at))
     }
 
     /// Takes one session for this connection, or returns why there is none. A TLS 1.3 ticket is removed from the

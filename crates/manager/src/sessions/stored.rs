@@ -313,8 +313,18 @@ impl StoredSessions {
         self.sessions.len()
     }
 
-    pub(super) fn has_any(&self, accepts: Terms) -> bool {
-        self.sessions.iter().any(|session| self.may_offer(session, accepts, None))
+    /// Returns true if a session may be offered; with times, to a program that asks for a stapled response at that time
+    /// of the manager's clock and of the day.
+    pub(super) fn has_any(&self, accepts: Terms, asks_at: Option<(u64, u64)>) -> bool {
+        let stands = |family: &Family| {
+            asks_at.is_none_or(|(now_ms, unix_s)| {
+                let is_outdated = self.outdated_ms.is_some_and(|ms| family.verified_ms <= ms);
+                let age_ms = now_ms.saturating_sub(family.verified_ms);
+                !is_outdated && family.stapled.stands(age_ms, unix_s)
+            })
+        };
+        let mut sessions = self.sessions.iter();
+        sessions.any(|of| self.may_offer(of, accepts, None) && stands(&of.family))
     }
 
     /// Returns true if a session may be offered to this address, or to one that is not known yet.

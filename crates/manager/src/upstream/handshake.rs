@@ -134,15 +134,17 @@ pub(crate) struct OriginHandshake<'a> {
 }
 
 impl<'a> OriginHandshake<'a> {
-    /// Checks a request. Refuses programs and hosts that do not share, servers with which the manager failed recently,
+    /// Checks a request of a program that asks the server for a stapled OCSP response, or not. Refuses programs and hosts that do not share, servers with which the manager failed recently,
     /// and, if the caller needs a session, servers without one.
     pub(crate) fn of(
         state: &'a State,
         program: &Program,
         wish: (&'a Connect, Option<&Offers>),
         needs_session: bool,
+        asks_for_staple: bool,
     ) -> Result<Self, Failure> {
         let request = HandshakeRequest::of(state, program, wish, state.judges.of_program())?;
+        let request = HandshakeRequest { asks_for_staple, ..request };
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
         match request.shares {
             Err(_) => none("the settings do not allow this program or this host to share sessions"),
@@ -150,7 +152,7 @@ impl<'a> OriginHandshake<'a> {
                 none("the manager's last handshake with this server failed")
             }
             Ok(()) if needs_session && !request.may_resume(state) => {
-                none("no session is stored, and the program passed no spare socket")
+                none("no session is stored that it may use, and the program passed no spare socket")
             }
             // A program that cannot fall back has the longest deadline.
             Ok(()) if needs_session => {
@@ -158,11 +160,6 @@ impl<'a> OriginHandshake<'a> {
             }
             Ok(()) => Ok(Self { state, request, deadline: Instant::now() + PATIENCE }),
         }
-    }
-
-    /// Sets whether the program asks the server for a stapled OCSP response.
-    pub(crate) fn asking_for_staple(self, asks_for_staple: bool) -> Self {
-        Self { request: HandshakeRequest { asks_for_staple, ..self.request }, ..self }
     }
 
     pub(crate) fn wish(&self) -> &Connect {
@@ -377,7 +374,7 @@ impl<'a> HandshakeRequest<'a> {
     }
 
     fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(&self.cache_key, self.policy.accepts())
+        state.sessions.may_have(&self.cache_key, self.policy.accepts(), self.asks_for_staple)
     }
 
     fn case(&self) -> (CacheKey, Terms) {

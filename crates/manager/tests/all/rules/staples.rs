@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use rejoin_client::protocol::{Connected, Hop, Offers, Token, Why};
 use rejoin_testkit::house::House;
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::staples::{GOOD, REVOKED, staple};
+use rustix::net::{AddressFamily, SocketType, socket};
 use serde_json::json;
 
 use super::get;
@@ -36,7 +37,18 @@ impl Made {
     }
 }
 
+/// Makes a connection for a program that can fall back.
 fn hop(house: &House, port: u16, asks_for_staple: bool) -> Made {
+    let spare = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    made(house, port, asks_for_staple, Some(spare.as_fd())).expect("taken")
+}
+
+fn made(
+    house: &House,
+    port: u16,
+    asks_for_staple: bool,
+    spare: Option<BorrowedFd<'_>>,
+) -> Result<Made, rejoin_client::Error> {
     let (mut own, line) = UnixStream::pair().expect("a pair");
     let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a server");
     let wanted = Hop {
@@ -54,11 +66,10 @@ fn hop(house: &House, port: u16, asks_for_staple: bool) -> Made {
         identity: Token([7; 16]),
         key: zeroize::Zeroizing::new([7; 32]).into(),
     };
-    // Without a spare socket the manager has more time.
-    let sockets = Sockets { line: line.as_fd(), tcp: tcp.as_fd(), spare: None };
-    let hop = Manager::at(house.socket()).hop(&wanted, sockets, PATIENCE).expect("taken");
+    let sockets = Sockets { line: line.as_fd(), tcp: tcp.as_fd(), spare };
+    let hop = Manager::at(house.socket()).hop(&wanted, sockets, PATIENCE)?;
     own.write_all(&[22]).expect("open");
-    Made { found: hop.described(PATIENCE).expect("described"), _open: (own, hop) }
+    Ok(Made { found: hop.described(PATIENCE).expect("described"), _open: (own, hop) })
 }
 
 /// Returns nginx, which staples this response, and has ticket keys that outlive it.
@@ -93,13 +104,17 @@ fn a_hop_that_asks_gets_the_response_of_the_full_handshake_for_an_hour() {
     let _server = stapling(&house, port, &response);
     let response = fs::read(response).expect("a file");
     assert_eq!(get(&house, port, json!({}))["why"], "no_session");
-    let asks = hop(&house, port, true);
+    let cannot_fall_back = |asks| made(&house, port, asks, None);
+    let asks = cannot_fall_back(true).expect("taken");
     assert_eq!(asks.shows(&response), (Why::Resumed, Some(true)));
     // Earlier versions of the libraries do not ask, and take no response with a resumption.
     let asks_not = hop(&house, port, false);
     assert_eq!(asks_not.shows(&response), (Why::Resumed, None));
     assert_eq!(get(&house, port, json!({}))["why"], "all_used");
     house.clock.pass(HOUR);
+    // What it would have to do in full, a program does better itself that cannot fall back.
+    let refused = cannot_fall_back(true).err().map(|error| error.to_string());
+    assert!(refused.as_ref().is_some_and(|why| why.contains("no session")), "{refused:?}");
     let asks = hop(&house, port, true);
     assert_eq!(asks.shows(&response), (Why::TooOld, Some(true)));
     let asks_not = hop(&house, port, false);
