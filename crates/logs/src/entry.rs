@@ -281,10 +281,13 @@ fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
     let named = before_identity(back());
     let last = || back().find(|(_, word)| is_address(word));
     // A header of syslog, between whose host and the line is a tag with a colon or, of RFC 5424, several words.
-    let is_no_prefix = |(at, _): &(usize, &[u8])| {
+    // And an address before a name is a virtual host's if it has a port from which no client comes.
+    let is_no_prefix = |(at, word): &(usize, &[u8])| {
         named.is_none_or(|(name, _)| {
             let is_tag = |(_, word): (usize, &[u8])| word.ends_with(b":");
-            *at < name + 5 && !back().take(*at).skip(name + 1).any(is_tag)
+            let port = first_address(word).and_then(|(_, port)| port?.parse::<u16>().ok());
+            let is_virtual_host = *at == name + 1 && port.is_some_and(|port| port < 1_024);
+            *at < name + 5 && !is_virtual_host && !back().take(*at).skip(name + 1).any(is_tag)
         })
     };
     let client = in_place.or_else(|| last().filter(is_no_prefix)).or(named);

@@ -134,6 +134,8 @@ fn a_client_without_an_address_is_the_name_before_its_identity() {
     for before in [
         "",
         "www.example.com:443 ",
+        "203.0.113.10:443 ",
+        "[2001:db8::80]:443 ",
         "Nov 25 15:49:27 host nginx: ",
         "<190>Nov 25 15:49:27 10.0.0.5 nginx: ",
         "<190>1 2026-11-25T15:49:27Z host nginx - - - ",
