@@ -137,7 +137,8 @@ fn keys(
         Some(file) => check(file, user.as_deref())?,
         None => {}
     }
-    Ok(SharedKeys::open_for_others(Arc::clone(store), change, file, now_s, complain)?)
+    let keys = SharedKeys::open_rescheduled(Arc::clone(store), change, file, now_s, complain)?;
+    Ok(keys.for_others())
 }
 
 /// Refuses a key file that this user may not replace, because a restart of the machine would bring back keys that were retired.

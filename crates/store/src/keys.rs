@@ -36,8 +36,12 @@ struct Told {
     schedule: Schedule,
     /// The newest key that this machine's servers made themselves, while those of their cluster had not come.
     own: Option<KeyId>,
+    /// The Unix time from which a file is tried again that could not be written.
+    keeps_again_s: u64,
 }
 
+/// The seconds until a file that could not be written is tried again.
+const KEEPS_AGAIN_S: u64 = 30;
 /// The bytes at the end of a page that differ if the ring does: its checksum.
 const MARK_BYTES: usize = 32;
 
@@ -90,20 +94,11 @@ impl SharedKeys {
         Ok(keys)
     }
 
-    /// Opens the keys of the cache as [`Self::open_rescheduled`] does, to hand them on to programs that have not the cache. A
-    /// cluster's keys come when they have reached the machine; those that its servers make until then stay with its servers.
-    ///
-    /// # Errors
-    /// Those of [`Self::open_rescheduled`].
-    pub fn open_for_others(
-        store: Arc<Store>,
-        change: Reschedule,
-        file: Option<&Path>,
-        now_s: u64,
-        complain: fn(&Error),
-    ) -> Result<Self, Error> {
-        let keys = Self::open_rescheduled(store, change, file, now_s, complain)?;
-        Ok(Self { is_for_others: true, ..keys })
+    /// Lets the keys be handed on to programs that have not the cache. A cluster's keys come when they have reached the
+    /// machine; those that its servers make until then stay with its servers.
+    #[must_use]
+    pub fn for_others(self) -> Self {
+        Self { is_for_others: true, ..self }
     }
 
     /// Looks whether this process can keep keys in a file: it can replace it, and read it if it is there. Leaves nothing
@@ -134,7 +129,7 @@ impl SharedKeys {
         // A cluster's ring is changed by its agent alone.
         let is_due = !is_of_cluster && ring.as_ref().is_none_or(|ring| ring.due(now_s));
         if !is_due {
-            let is_new = *mark(&page) != told.mark;
+            let is_new = *mark(&page) != told.mark || self.keeps_again(&mut told, now_s);
             told.mark = *mark(&page);
             ring.iter().for_each(|ring| told.schedule = *ring.schedule());
             return Ok(ring.filter(|_| is_new));
@@ -155,7 +150,8 @@ impl SharedKeys {
         };
         let ring = self.store.change_ring(rotated)??;
         ring.to_page(&mut page);
-        *told = Told { mark: *mark(&page), schedule: *ring.schedule(), own: None };
+        let keeps_again_s = now_s.saturating_add(KEEPS_AGAIN_S);
+        *told = Told { mark: *mark(&page), schedule: *ring.schedule(), own: None, keeps_again_s };
         Ok(Some(ring))
     }
 
@@ -184,8 +180,17 @@ impl SharedKeys {
         // The own one may be gone: then this process must not keep it.
         let is_new = *page_mark != told.mark || newest_own != told.own;
         own.iter().for_each(|(own, sealed_at_s)| ring.open_tickets_of(own, *sealed_at_s));
-        *told = Told { mark: *page_mark, schedule: *ring.schedule(), own: newest_own };
+        (told.mark, told.schedule, told.own) = (*page_mark, *ring.schedule(), newest_own);
         Ok(Some(ring).filter(|_| is_new))
+    }
+
+    /// Returns true if the file could not be written, and it is time to try again: the ring is reported once more.
+    fn keeps_again(&self, told: &mut Told, now_s: u64) -> bool {
+        let is_due = now_s >= told.keeps_again_s && self.has_complained.load(Ordering::Relaxed);
+        if is_due {
+            told.keeps_again_s = now_s.saturating_add(KEEPS_AGAIN_S);
+        }
+        is_due && !self.is_removed.load(Ordering::Relaxed)
     }
 
     /// Returns the ring in the file, if it can be read.
@@ -200,7 +205,8 @@ impl KeySource for SharedKeys {
         self.newer_ring(now_s).ok().flatten()
     }
 
-    /// Writes the ring to the file, if there is one and the cache was not removed. Reports a failure once, until a later write succeeds.
+    /// Writes the ring to the file, if there is one and the cache was not removed. Reports a failure once, until a later
+    /// write succeeds: the ring is reported again every half a minute for that.
     ///
     /// The thread that saw the change waits for the disk here, once for each key, when all other threads have the
     /// ring. No other thread can write the file: servers start none of ours, and none would survive a fork. Nor can

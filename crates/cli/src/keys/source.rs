@@ -67,7 +67,8 @@ impl Source {
         let watch = Watch::until_lost(&store);
         tell_of_cluster(&store, change);
         let now_s = cluster::now_s()?;
-        let keys = SharedKeys::open_for_others(Arc::clone(&store), change, None, now_s, complain)?;
+        let keys = SharedKeys::open_rescheduled(Arc::clone(&store), change, None, now_s, complain)?;
+        let keys = keys.for_others();
         Ok(Self::Cache { store, watch, keys, ring: None })
     }
 

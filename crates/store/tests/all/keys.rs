@@ -366,6 +366,27 @@ fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_s
     assert_eq!(COMPLAINTS.load(Ordering::Relaxed), 1);
 }
 
+/// Such as a disk that is full for a moment. A restart of the machine would bring back a ring without the newest key.
+#[test]
+fn a_file_that_could_not_be_written_is_tried_again() {
+    let folder = crate::folder();
+    let inner = inner(&folder);
+    let (path, away) = (inner.join("keys"), folder.path().join("away"));
+    let keys = SharedKeys::open(store(folder.path()), None, Some(&path), NOW_S, |_| {});
+    let keys = keys.expect("keys");
+    newer(&keys, NOW_S).expect("a ring");
+    fs::rename(&inner, &away).expect("ours");
+    let now_s = NOW_S + 12 * HOUR_S;
+    let ring = newer(&keys, now_s).expect("a new key");
+    assert!(newer(&keys, now_s + 29).is_none());
+    assert!(newer(&keys, now_s + 30).is_some(), "it is gone still");
+    fs::rename(&away, &inner).expect("ours");
+    assert!(newer(&keys, now_s + 59).is_none());
+    assert!(newer(&keys, now_s + 60).is_some());
+    assert_eq!(ids(&RingFile::new(&path, None).read().expect("ours").expect("there")), ids(&ring));
+    assert!(newer(&keys, now_s + 90).is_none(), "it is kept");
+}
+
 #[test]
 fn what_becomes_of_tickets_is_counted_for_all() {
     let folder = crate::folder();

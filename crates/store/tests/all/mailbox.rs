@@ -505,8 +505,8 @@ fn those_that_hand_keys_on_get_none_of_the_machines_own() {
     let agent = agents(&folder);
     let complain = |error: &Error| panic!("{error}");
     let change = Reschedule::default();
-    let others = SharedKeys::open_for_others(servers(&folder), change, None, 1_000, complain);
-    let others = others.expect("there");
+    let others = SharedKeys::open_rescheduled(servers(&folder), change, None, 1_000, complain);
+    let others = others.expect("there").for_others();
     assert!(others.newer(1_000).is_none());
     let file = std::fs::File::open(folder.path().join("rejoin-test")).expect("there");
     assert_eq!(own_rings(&file), 0, "none is made");
