@@ -29,7 +29,7 @@ pub struct Offer {
     pub(crate) key: HopKey,
     /// Extensions of the ClientHello that the manager may leave out.
     pub(crate) leaves_out: &'static [u16],
-    /// What the ClientHello asks the server for, once it is known.
+    /// The ClientHello's wishes that the manager serves, once they are known.
     asks: OnceLock<Asks>,
     /// The hop, once the manager has the connection.
     hop: Mutex<Option<Held<Hop>>>,

@@ -64,7 +64,7 @@ impl<'a> Door<'a> {
 pub(crate) struct Room {
     places: Arc<Semaphore>,
     most: usize,
-    /// What is said when it is full.
+    /// The line that says that it is full.
     full: String,
     complain: fn(&str),
     /// True once it was said, until half of the places are free: one that comes and goes is no news each time.

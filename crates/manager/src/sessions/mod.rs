@@ -91,8 +91,10 @@ impl Sessions {
         accepts: Terms,
         asks_for_staple: bool,
     ) -> bool {
-        let clock = self.settings().clock.clone();
-        let at = asks_for_staple.then(|| (clock.now_ms(), clock.unix_s()));
+        let at = asks_for_staple.then(|| {
+            let clock = &self.settings().clock;
+            (clock.now_ms(), clock.unix_s())
+        });
         self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(accepts, at))
     }
 

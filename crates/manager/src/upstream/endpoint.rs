@@ -158,13 +158,14 @@ impl Endpoint {
     }
 
     /// Enables [storing](Self::store_issued) of issued sessions, in the family that was resumed or in a new one.
-    /// `None`: the server presented no usable certificates.
+    /// `None`: the server presented no usable certificates. What the server stapled is only in the family afterwards.
     pub(crate) fn keep_sessions(
         &mut self,
         state: &State,
         cache_key: &CacheKey,
         offered: Option<&(Offered, u64)>,
     ) -> Option<()> {
+        let staple = self.context.staple.take();
         let resumed = offered.filter(|_| self.is_resumed());
         let family = match resumed {
             Some((offered, _)) => Arc::clone(&offered.family),
@@ -172,7 +173,7 @@ impl Endpoint {
                 let chain = state.certificates.intern(self.tls.peer_certificates()?)?;
                 state.sessions.settle(cache_key, &chain, self.peer.ip());
                 let now_ms = state.settings.clock.now_ms();
-                let stapled = Stapled::of(self.context.staple.as_ref(), &chain);
+                let stapled = Stapled::of(staple.as_ref(), &chain);
                 Arc::new(Family::new(chain, now_ms, stapled, Arc::clone(&self.identity)))
             }
         };
@@ -210,8 +211,9 @@ impl Endpoint {
         self.keeper.as_ref().map(|keeper| &*keeper.family)
     }
 
-    /// Drops the sessions that the server issues.
-    pub(crate) fn keep_nothing(&self) {
+    /// Drops the sessions that the server issues, and what it stapled.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.context.staple = None;
         self.connection_store.stop();
     }
 

@@ -101,8 +101,12 @@ pub(crate) async fn connect(
     let (connected, OfferedSession(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
     // Programs with a TLS library of their own may resume it, and do not take such servers.
-    if request.shares.is_ok() && upstream.renegotiates_securely() {
-        upstream.keep_sessions(state, &request.cache_key, offered.as_ref());
+    match request.shares.is_ok() && upstream.renegotiates_securely() {
+        // Without certificates there is nothing to store.
+        true => {
+            let _ = upstream.keep_sessions(state, &request.cache_key, offered.as_ref());
+        }
+        false => upstream.keep_nothing(),
     }
     Ok((upstream, connected))
 }
@@ -134,8 +138,9 @@ pub(crate) struct OriginHandshake<'a> {
 }
 
 impl<'a> OriginHandshake<'a> {
-    /// Checks a request of a program that asks the server for a stapled OCSP response, or not. Refuses programs and hosts that do not share, servers with which the manager failed recently,
-    /// and, if the caller needs a session, servers without one.
+    /// Checks a request of a program that asks the server for a stapled OCSP response, or not. Refuses programs and hosts
+    /// that do not share, servers with which the manager failed recently, and, if the caller needs a session, servers
+    /// without one that it may use.
     pub(crate) fn of(
         state: &'a State,
         program: &Program,

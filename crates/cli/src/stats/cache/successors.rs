@@ -14,7 +14,7 @@ pub(super) struct Successors {
     watch: Watch,
     /// The number of caches that were replaced.
     pub(super) replaced: usize,
-    /// What was told last of the newest one.
+    /// The last trouble that was told of the newest one.
     told: Option<String>,
 }
 

@@ -106,7 +106,7 @@ fn java_programs_tell_servers_the_names_that_they_tell() {
     }
 }
 
-/// What a socket takes and refuses is what the JDK's take and refuse, at the same call.
+/// Sockets take and refuse the same as the JDK's, at the same call.
 #[test]
 #[ignore = "slow: needs a JDK; make test-all"]
 fn java_sockets_refuse_what_the_jdks_refuse() {
