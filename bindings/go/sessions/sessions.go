@@ -212,7 +212,7 @@ func (c *Cache) store(ticket []byte, asked policy.Policy, after *share.Found, ab
 		return nil
 	}
 	id := asked.ID(ticket, about.ServerName)
-	stored := share.Stored{ID: id[:], Session: sealed, Lifetime: c.options.Lifetime}
+	stored := share.Stored{ID: id[:], Session: sealed, Lifetime: c.options.Lifetime, Resumed: about.DidResume}
 	if about.DidResume {
 		stored.After = after
 	}

@@ -85,6 +85,8 @@ type Stored struct {
 	Lifetime time.Duration
 	// After is the session that this connection resumed, if any: its client's history goes on.
 	After *Found
+	// Resumed is true if this connection resumed a session, also if After is not known.
+	Resumed bool
 	// ReturnsIn says when the client comes back, if the application knows.
 	ReturnsIn time.Duration
 }
@@ -101,10 +103,15 @@ func (s *Sessions) Put(stored Stored) bool {
 	if stored.After != nil && stored.After.on == l {
 		put.After = stored.After.id
 	}
+	// Shares of earlier versions refuse what they do not know.
+	if l.TakesResumed {
+		resumed := stored.Resumed || stored.After != nil
+		put.Resumed = &resumed
+	}
 	if stored.ReturnsIn > 0 {
 		put.ReturnsIn = inSeconds(stored.ReturnsIn)
 	}
-	return l.send(&request{Put: put}) && len(stored.Session) <= l.longest
+	return l.send(&request{Put: put}) && len(stored.Session) <= l.Longest
 }
 
 // Hint says when the client of a stored session comes back. It returns false if the share cannot be reached.
@@ -147,6 +154,7 @@ type putRequest struct {
 	Session   []byte  `json:"session"`
 	Lifetime  int64   `json:"lifetime_s"`
 	After     []byte  `json:"after,omitempty"`
+	Resumed   *bool   `json:"resumed,omitempty"`
 	ReturnsIn float64 `json:"returns_in_s,omitempty"`
 }
 
@@ -162,7 +170,7 @@ type answer struct {
 
 // link is one connection to the share.
 type link struct {
-	longest int
+	greeting
 	queue   chan *request
 	waiting chan *request
 	over    chan struct{}
@@ -174,12 +182,12 @@ type link struct {
 
 func (s *Sessions) serve(ctx context.Context, conn *net.UnixConn) error {
 	from := bufio.NewReader(conn)
-	longest, err := greet(conn, from, s.p.Context)
+	greeted, err := greet(conn, from, s.p.Context)
 	if err != nil {
 		return err
 	}
 	l := &link{
-		longest: longest, conn: conn,
+		greeting: greeted, conn: conn,
 		queue: make(chan *request, queued), waiting: make(chan *request, outstanding), over: make(chan struct{}),
 	}
 	written := make(chan struct{})
@@ -205,7 +213,13 @@ func (s *Sessions) serve(ctx context.Context, conn *net.UnixConn) error {
 	return err
 }
 
-func greet(conn net.Conn, from *bufio.Reader, name string) (int, error) {
+// greeting is what a share says of itself.
+type greeting struct {
+	Longest      int  `json:"longest_session"`
+	TakesResumed bool `json:"takes_resumed"`
+}
+
+func greet(conn net.Conn, from *bufio.Reader, name string) (greeting, error) {
 	var wanted struct {
 		Rejoin   int `json:"rejoin"`
 		Sessions struct {
@@ -214,24 +228,22 @@ func greet(conn net.Conn, from *bufio.Reader, name string) (int, error) {
 	}
 	wanted.Rejoin, wanted.Sessions.Context = wire.Version, name
 	if err := begin(conn, wanted); err != nil {
-		return 0, err
+		return greeting{}, err
 	}
 	var said struct {
 		opening
-		Sessions *struct {
-			Longest int `json:"longest_session"`
-		} `json:"sessions"`
+		Sessions *greeting `json:"sessions"`
 	}
 	if err := wire.Read(from, &said, answerBytes); err != nil {
-		return 0, err
+		return greeting{}, err
 	}
 	if err := said.check(); err != nil {
-		return 0, err
+		return greeting{}, err
 	}
 	if said.Sessions == nil || said.Sessions.Longest < 1 {
-		return 0, errAnswer
+		return greeting{}, errAnswer
 	}
-	return said.Sessions.Longest, conn.SetDeadline(time.Time{})
+	return *said.Sessions, conn.SetDeadline(time.Time{})
 }
 
 // find sends a lookup, and waits for its answer.

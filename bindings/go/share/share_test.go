@@ -180,7 +180,16 @@ func TestTheRealShare(t *testing.T) {
 	if sessions.Get(one, patience) != nil {
 		t.Error("it is kept")
 	}
-	if stats := real.Run("stats", "web", "--json"); !strings.Contains(stats, `"refused_too_large":1,`) {
-		t.Error(stats)
+	// Such as the next session of a client whose last one is not known.
+	three := []byte("three")
+	sessions.Put(share.Stored{ID: three, Session: []byte("session"), Lifetime: time.Hour, Resumed: true})
+	if sessions.Get(three, patience) == nil {
+		t.Error("not kept")
+	}
+	stats := real.Run("stats", "web", "--json")
+	for _, count := range []string{`"refused_too_large":1,`, `"full_handshakes":2,`} {
+		if !strings.Contains(stats, count) {
+			t.Error(count, stats)
+		}
 	}
 }

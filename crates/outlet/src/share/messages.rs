@@ -62,6 +62,8 @@ pub struct Put {
     pub lifetime_ms: u64,
     /// The session that its client presented.
     pub after: Option<SessionId>,
+    /// True if the handshake resumed a session. `None`: the program does not say, and `after` tells it.
+    pub resumed: Option<bool>,
     /// The application's hint: the time until the client returns, in milliseconds.
     pub returns_in_ms: Option<u64>,
 }
@@ -210,6 +212,7 @@ struct PutText {
     session: Zeroizing<String>,
     lifetime_s: u64,
     after: Option<String>,
+    resumed: Option<bool>,
     returns_in_s: Option<f64>,
 }
 
@@ -237,6 +240,7 @@ impl PutText {
             session,
             lifetime_ms: self.lifetime_s * 1_000,
             after: self.after.as_deref().map(session_id).transpose()?,
+            resumed: self.resumed,
             returns_in_ms: self.returns_in_s.map(milliseconds).transpose()?,
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rejoin_cache::{Issued, SecretBytes, SessionId, SessionStore, Visit};
 use rejoin_store::{Store, Tiered, now_ms};
+use serde_json::json;
 use tokio::net::UnixStream;
 use zeroize::Zeroizing;
 
@@ -21,8 +22,8 @@ pub(super) async fn serve(
     context: &Context,
 ) -> Result<(), Refusal> {
     let mut desk = Desk::new(store, context);
-    let hello =
-        serde_json::json!({"rejoin": 1, "sessions": {"longest_session": desk.longest_bytes()}});
+    let greeting = json!({"longest_session": desk.longest_bytes(), "takes_resumed": true});
+    let hello = json!({"rejoin": 1, "sessions": greeting});
     wire::write(stream, hello.to_string().as_bytes()).await?;
     while let Some(message) = wire::read(stream).await? {
         let request = Request::parse(&message)?;
@@ -101,7 +102,7 @@ impl Desk {
     }
 
     fn put(&mut self, put: Put) -> bool {
-        let Put { id, session, lifetime_ms, after, returns_in_ms } = put;
+        let Put { id, session, lifetime_ms, after, resumed, returns_in_ms } = put;
         // The cache refuses and counts one that is too large.
         let id = self.place.id(&id);
         let Place { tag: context, seal, .. } = self.place;
@@ -111,7 +112,8 @@ impl Desk {
         let now_ms = now_ms();
         let issued = Issued { id, value, expires_ms: now_ms + lifetime_ms, context };
         let known = after.and_then(|after| self.visits.of(&self.place.id(&after)));
-        if known.is_none() {
+        // A resumption was counted when its session was found.
+        if !resumed.unwrap_or(known.is_some()) {
             self.sessions.record_handshake(false);
         }
         let mut unknown = Visit::default();

@@ -238,6 +238,25 @@ fn a_history_is_kept_for_the_sessions_found_last() {
     assert_eq!(full(&served), before + 1, "1 was found before 1,024 others");
 }
 
+/// A program that knows how a handshake went says so: the client of the next session may be unknown.
+#[test]
+fn a_handshake_is_counted_as_the_program_says() {
+    let served = Served::start();
+    let mut shop = served.sessions("shop");
+    let mut fulls = |name: &str, after: Option<&str>, resumed: Option<bool>| {
+        let mut request = put(name, after);
+        resumed.into_iter().for_each(|resumed| request["put"]["resumed"] = resumed.into());
+        assert_eq!(shop.ask(request), json!({"stored": true}));
+        assert_eq!(shop.ask(json!({"get": id(name)})), session(name));
+        served.store.cache().counters().full_handshakes
+    };
+    assert_eq!(fulls("one", None, None), 1);
+    assert_eq!(fulls("two", None, Some(true)), 1);
+    assert_eq!(fulls("three", Some("two"), Some(true)), 1);
+    assert_eq!(fulls("four", Some("three"), None), 1);
+    assert_eq!(fulls("five", Some("four"), Some(false)), 2);
+}
+
 /// A client's history goes from session to session, as for servers with Rejoin: the cache predicts its next return.
 #[test]
 fn a_history_follows_its_client() {
