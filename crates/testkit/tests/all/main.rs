@@ -38,9 +38,17 @@ fn serve(folder: &Path) {
     server.wait().expect("a child");
 }
 
+/// Returns the command with no signal ignored, as `nohup` and shells ignore some of what they run in the background.
+fn hearing(command: &Command) -> Command {
+    let mut hearing = Command::new("env");
+    hearing.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    hearing.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    hearing
+}
+
 fn is_left_of(signal: Signal) {
     let folder = Folder::new();
-    let mut watcher = Process::start(playing("", "watch").env(FOLDER, folder.path()));
+    let mut watcher = Process::start(hearing(&playing("", "watch")).env(FOLDER, folder.path()));
     let pid = |name: &str| -> Option<i32> {
         fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok()
     };
