@@ -113,7 +113,7 @@ impl Desk {
         let issued = Issued { id, value, expires_ms: now_ms + lifetime_ms, context };
         let known = after.and_then(|after| self.visits.of(&self.place.id(&after)));
         // A resumption was counted when its session was found.
-        if !resumed.unwrap_or(known.is_some()) {
+        if !resumed.unwrap_or_else(|| known.is_some()) {
             self.sessions.record_handshake(false);
         }
         let mut unknown = Visit::default();
