@@ -11,7 +11,6 @@ use rcgen::{KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256};
 use rejoin_testkit::clients::with_rejoin;
 use rejoin_testkit::clients::world::{compiled, compiled_with};
 use rejoin_testkit::manager::Managed;
-use rejoin_testkit::port;
 use rejoin_testkit::process::Process;
 use rejoin_testkit::proxy;
 use rejoin_testkit::shipped::library;
@@ -306,18 +305,23 @@ fn no_key_is_offered_where_no_manager_is() {
     }
 }
 
-/// Starts a server of TLS 1.2 with more priorities of GnuTLS.
-fn gnutls_serv(managed: &Managed, more: &str) -> Server {
+/// Starts a server of TLS 1.2 with more priorities of GnuTLS, from a file that [`prioritize`] writes. `None` if it cannot be
+/// built here.
+fn tls12_server(managed: &Managed, more: &str) -> Option<Server> {
+    let Some(program) = compiled_with(managed, "tls12_server", &["-lgnutls"]) else {
+        eprintln!("skipped: needs cc and libgnutls28-dev");
+        return None;
+    };
+    prioritize(managed, more);
     let (certificate, key) = managed.certify(&["localhost"]);
-    let port = port::reserve();
-    let mut command = Command::new("gnutls-serv");
-    command.args(["--quiet", "--http", "--port", &port.to_string()]);
-    command.args(["--priority", &format!("NORMAL:-VERS-TLS1.3:{more}")]);
-    command.args(["--x509certfile", &certificate, "--x509keyfile", &key]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _process = Process::start(&mut command);
-    port::wait_until_open(port);
-    Server { means: &SERVERS[0], port, _process }
+    let mut command = Command::new(&program);
+    command.args([certificate, key, managed.file("priorities")]);
+    let (_process, port) = started(&mut command, |line| line.parse().ok()).expect("it runs");
+    Some(Server { means: &SERVERS[0], port, _process })
+}
+
+fn prioritize(managed: &Managed, more: &str) {
+    std::fs::write(managed.file("priorities"), more).expect("a file");
 }
 
 /// A server that does not support secure renegotiation (RFC 5746) is refused by the programs that refuse it without
@@ -325,10 +329,7 @@ fn gnutls_serv(managed: &Managed, more: &str) -> Server {
 #[test]
 fn a_server_without_secure_renegotiation_is_left_to_programs() {
     let managed = Managed::start("renegotiation");
-    if Command::new("gnutls-serv").arg("--version").output().is_err() {
-        return eprintln!("skipped: needs gnutls-serv (gnutls-bin)");
-    }
-    let server = gnutls_serv(&managed, "%DISABLE_SAFE_RENEGOTIATION");
+    let Some(server) = tls12_server(&managed, "%DISABLE_SAFE_RENEGOTIATION") else { return };
     let lenient = Configuration("Options = UnsafeLegacyServerConnect");
     for (told, code) in [
         (Curl(&[]), 35),
@@ -352,16 +353,7 @@ fn a_server_without_secure_renegotiation_is_left_to_programs() {
 #[test]
 fn a_server_that_loses_secure_renegotiation_fails_one_connection_at_most() {
     let managed = Managed::start("loses-5746");
-    let Some(program) = compiled_with(&managed, "loses_5746", &["-lgnutls"]) else {
-        return eprintln!("skipped: needs cc and libgnutls28-dev");
-    };
-    let (certificate, key) = managed.certify(&["localhost"]);
-    let supports = managed.file("supports");
-    std::fs::write(&supports, "").expect("a file");
-    let mut command = Command::new(&program);
-    command.args([&certificate, &key, &supports]);
-    let (_process, port) = started(&mut command, |line| line.parse().ok()).expect("it runs");
-    let server = Server { means: &SERVERS[0], port, _process };
+    let Some(server) = tls12_server(&managed, "%SAFE_RENEGOTIATION") else { return };
     let proxy = format!("http://127.0.0.1:{}", proxy::connect::start());
     // OpenSSL alone would take the server.
     let lenient = Configuration("Options = UnsafeLegacyServerConnect");
@@ -379,7 +371,7 @@ fn a_server_that_loses_secure_renegotiation_fails_one_connection_at_most() {
         let (works, goes_through, told) = fetch(is_proxied);
         assert!(works && goes_through, "{told}");
     }
-    std::fs::remove_file(&supports).expect("it is there");
+    prioritize(&managed, "%DISABLE_SAFE_RENEGOTIATION");
     fetch(true);
     for _ in 0..2 {
         let (works, goes_through, told) = fetch(true);
@@ -391,14 +383,14 @@ fn a_server_that_loses_secure_renegotiation_fails_one_connection_at_most() {
 #[test]
 fn extended_master_secrets_are_the_servers() {
     let managed = Managed::start("master-secret");
-    let has_server = Command::new("gnutls-serv").arg("--version").output().is_ok();
-    let Some(verify) = compiled(&managed, "verify").filter(|_| has_server) else {
-        return eprintln!("skipped: needs gnutls-serv (gnutls-bin), cc and libssl-dev");
+    let Some(verify) = compiled(&managed, "verify") else {
+        return eprintln!("skipped: needs cc and libssl-dev");
     };
+    let Some(server) = tls12_server(&managed, "%SAFE_RENEGOTIATION") else { return };
     for (priority, expected) in
         [("%NO_SESSION_HASH", "secret 0"), ("%SAFE_RENEGOTIATION", "secret 1")]
     {
-        let server = gnutls_serv(&managed, priority);
+        prioritize(&managed, priority);
         let mut command = Command::new(&verify);
         command.args(["localhost", &server.port.to_string(), &managed.file("ca.pem")]);
         let plain = command.output().expect("it runs");
