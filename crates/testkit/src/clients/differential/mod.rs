@@ -22,7 +22,7 @@ pub use faults::{End, Fault, Point, TABLES, Table};
 pub use ground::Ground;
 pub use programs::{PROGRAMS, Program};
 pub use server::Framing;
-pub use table::{Counts, bless, worse};
+pub use table::{Counts, Worse, bless, worse};
 use visits::Difference;
 pub use visits::{Unlike, Visit};
 

@@ -138,6 +138,7 @@ pub static PROGRAMS: &[Program] = &[
     get("aiohttp", &["@PYTHON@", FETCH, "aiohttp", "@URL@/page", "@CA@"]),
     get("websockets", &["@PYTHON@", FETCH, "websockets", "wss://localhost:@PORT@/", "@CA@"])
         .over(Dialect::WebSocket),
+    // It tells servers the version of a rustc that answers within half a second.
     get(
         "pip",
         &[
@@ -160,6 +161,7 @@ pub static PROGRAMS: &[Program] = &[
             "sample",
         ],
     )
+    .with(&[("PATH", "/usr/bin:/bin")])
     .writing("sample-1.0-py3-none-any.whl"),
     get("Perl LWP", &["perl", "-MLWP::UserAgent", "-e", LWP, "@URL@/page", "@CA@"]).with(PERL),
     get("Perl HTTP::Tiny", &["perl", "-MHTTP::Tiny", "-e", HTTP_TINY, "@URL@/page", "@CA@"])
@@ -210,8 +212,9 @@ pub static PROGRAMS: &[Program] = &[
             "t",
             "-C",
             "1",
+            // It connects again each second: the more often, the later the last time.
             "-W",
-            "10",
+            "5",
         ],
     )
     .over(Dialect::Mqtt),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::faults::{TABLES, Table};
+use super::faults::{Fault, TABLES, Table};
 use super::programs::{PROGRAMS, Program};
 use super::visits::Unlike;
 use super::{Cell, Verdict};
@@ -69,6 +69,25 @@ fn word(verdicts: [Option<&Verdict>; 2]) -> String {
     }
 }
 
+/// Splits a word of the document by version of TLS.
+fn by_version(word: &str) -> [&str; 2] {
+    let both = word.strip_prefix("1.2: ").and_then(|word| word.split_once("; 1.3: "));
+    both.map_or([word; 2], |(one, other)| [one, other])
+}
+
+/// Returns true if a cell is as the document says, or better.
+fn is_promised(verdicts: [Option<&Verdict>; 2], documented: &str) -> bool {
+    verdicts.iter().zip(by_version(documented)).all(|(verdict, documented)| {
+        let Some(verdict) = verdict else { return true };
+        let seen = verdict.word();
+        // What is not documented must not differ.
+        documented.is_empty() && !seen.contains("differs")
+            || documented
+                .split(" or ")
+                .any(|word| seen == word || seen == "same" && word.starts_with(seen))
+    })
+}
+
 fn row<'a>(cells: &'a [Cell], table: &Table, program: &Program) -> Row<'a> {
     let mut row = Row::new();
     let of = |cell: &&Cell| std::ptr::eq(cell.table, table) && std::ptr::eq(cell.program, program);
@@ -88,7 +107,14 @@ pub fn bless(cells: &[Cell]) {
         let _ = write!(tables, "\n{}:\n\n{}\n", table.title, head(table));
         for program in PROGRAMS {
             let row = row(cells, table, program);
-            let cell = |column| row.get(&column).map_or(String::new(), |verdicts| word(*verdicts));
+            let before = known.get(program.name);
+            let cell = |column| {
+                let verdicts = row.get(&column).copied().unwrap_or_default();
+                let chance = before.map(|words| &words[column]);
+                let chance =
+                    chance.filter(|word| word.contains(" or ") && is_promised(verdicts, word));
+                chance.cloned().unwrap_or_else(|| word(verdicts))
+            };
             let seen = (0..table.columns.len()).map(cell).collect();
             let seen = if row.is_empty() { known.get(program.name).cloned() } else { Some(seen) };
             let Some(seen) = seen else { continue };
@@ -128,7 +154,9 @@ fn counted(words: &[String]) -> Counts {
         let both: Vec<_> = word.split("; ").collect();
         for word in &both {
             let word = word.trim_start_matches("1.2: ").trim_start_matches("1.3: ");
-            *match word {
+            // The better one is first.
+            let worst = word.split(" or ").last().unwrap_or(word);
+            *match worst {
                 "same" => &mut counts.same,
                 "direct" => &mut counts.direct,
                 word if word.starts_with("same ") => &mut counts.unlike,
@@ -153,9 +181,36 @@ fn told(cell: &Cell) -> Option<String> {
     Some(format!("- {}: {column}: {}.\n", cell.program.name, shown.trim()))
 }
 
-/// Names the cells that are worse than the document says: what is the same there differs, goes another way, or looks
-/// otherwise to the server.
-pub fn worse(cells: &[Cell]) -> Vec<String> {
+/// A cell of a table for both versions of TLS that is worse than the document says: what is the same there differs, goes
+/// another way, or looks otherwise to the server.
+#[derive(Debug)]
+pub struct Worse {
+    program: &'static Program,
+    table: &'static Table,
+    column: usize,
+    seen: String,
+    documented: String,
+}
+
+impl Worse {
+    /// Returns true if it is a cell of this program, table and fault.
+    pub fn is(&self, program: &Program, table: &Table, fault: Fault) -> bool {
+        std::ptr::eq(self.program, program)
+            && std::ptr::eq(self.table, table)
+            && self.table.columns[self.column].1 == fault
+    }
+}
+
+impl fmt::Display for Worse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (column, _) = self.table.columns[self.column];
+        let Self { program, seen, documented, .. } = self;
+        write!(formatter, "{}, {column}: {seen}, documented: {documented:?}", program.name)
+    }
+}
+
+/// Finds the cells that are worse than the document says.
+pub fn worse(cells: &[Cell]) -> Vec<Worse> {
     let document = Part::Faults.read();
     let mut worse = Vec::new();
     for table in TABLES {
@@ -163,17 +218,34 @@ pub fn worse(cells: &[Cell]) -> Vec<String> {
         for program in PROGRAMS {
             let words = all.get(program.name);
             for (column, verdicts) in row(cells, table, program) {
-                let seen = word(verdicts);
-                let known = words.map_or("", |words| &words[column]);
-                // What is not documented must not differ.
-                let is_better = seen == "same" && known.contains("same")
-                    || known.is_empty() && !seen.contains("differs");
-                if seen != known && !is_better {
-                    let (name, _) = table.columns[column];
-                    worse.push(format!("{}, {name}: {seen}, documented: {known:?}", program.name));
+                let documented = words.map_or("", |words| &words[column]).to_owned();
+                if !is_promised(verdicts, &documented) {
+                    let seen = word(verdicts);
+                    worse.push(Worse { program, table, column, seen, documented });
                 }
             }
         }
     }
     worse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_promised_for_each_version_and_may_be_chance() {
+        use Verdict::{Differs, Direct, Same};
+        let end = Verdict::Unlike(Unlike::End);
+        let differs = Differs(String::new());
+        let is = |one, other, documented| is_promised([Some(one), Some(other)], documented);
+        assert!(is(&Same, &end, "same c"));
+        assert!(is(&Same, &Direct, "1.2: same; 1.3: direct"));
+        assert!(!is(&Direct, &Same, "1.2: same; 1.3: direct"));
+        assert!(!is(&Direct, &Direct, "same c"));
+        assert!(is(&Direct, &end, "direct or same c"));
+        assert!(!is(&end, &end, "1.2: direct or same c; 1.3: direct"));
+        assert!(!is(&Same, &differs, "same") && !is(&differs, &Same, ""));
+        assert!(is(&end, &Direct, ""));
+    }
 }
