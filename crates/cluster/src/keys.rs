@@ -184,8 +184,9 @@ impl ClusterKeys {
     }
 
     /// Reads the ring. Returns it if it changed since the last call. Creates the next key first, if it
-    /// is due. Takes one round trip, unless there is something to write. Must be called at least twice in
-    /// half a minute, and should be called every few seconds, so that revoked keys disappear soon.
+    /// is due, and wipes those that have expired. Takes one round trip, unless there is something to
+    /// write. Must be called at least twice in half a minute, and should be called every few seconds,
+    /// so that revoked keys disappear soon.
     ///
     /// # Errors
     /// [`Error::Unopened`], [`Error::RolledBack`], [`Error::OlderRing`], and those of Valkey. The last ring stays in use.
@@ -384,7 +385,7 @@ impl ClusterKeys {
         self.rewrap(link).await
     }
 
-    /// Creates the key that is due. Does nothing if another server has created it in the meantime.
+    /// Creates the key that is due, and wipes those that have expired. Does nothing if another server has in the meantime.
     async fn make_due_key(
         &mut self,
         link: &mut Link,
@@ -483,9 +484,9 @@ impl ClusterKeys {
 }
 
 /// Lends random bytes for a key. Bytes that are returned would stay behind on the stack.
-fn with_fresh(
-    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<KeyId, rejoin_tickets::Error>,
-) -> Result<KeyId, Error> {
+fn with_fresh<T>(
+    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<T, rejoin_tickets::Error>,
+) -> Result<T, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
     Ok(make(&mut fresh)?)

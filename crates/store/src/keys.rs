@@ -366,7 +366,7 @@ fn mark(page: &Page) -> &[u8; MARK_BYTES] {
     page.last_chunk().expect("a page is longer")
 }
 
-/// Makes the key that is due, if one is.
+/// Makes the change that is due, if one is.
 pub(crate) fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
     if ring.due(now_s) {
         with_fresh(|fresh| ring.rotate_due(now_s, fresh))?;
@@ -380,9 +380,9 @@ pub(crate) fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
 }
 
 /// Lends random bytes for a key. Bytes that are returned would stay behind on the stack.
-fn with_fresh(
-    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<KeyId, rejoin_tickets::Error>,
-) -> Result<KeyId, Error> {
+fn with_fresh<T>(
+    make: impl FnOnce(&mut [u8; SECRET_BYTES]) -> Result<T, rejoin_tickets::Error>,
+) -> Result<T, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
     Ok(make(&mut fresh)?)

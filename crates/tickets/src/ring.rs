@@ -50,9 +50,13 @@ impl KeyRing {
         self.timeline.schedule = schedule;
     }
 
-    /// Returns true if the next key must be made now. The schedule is kept if a server asks this every few seconds, and
-    /// then calls [`Self::rotate`].
+    /// Returns true if the ring must change now: the next key is to be made, or one has expired and is to be wiped. The
+    /// schedule is kept if a server asks this every few seconds, and then calls [`Self::rotate_due`].
     pub fn due(&self, now_s: u64) -> bool {
+        self.is_key_due(now_s) || self.timeline.state(0, now_s) == KeyState::Expired
+    }
+
+    fn is_key_due(&self, now_s: u64) -> bool {
         let Some(newest) = self.timeline.keys.last() else {
             return true;
         };
@@ -89,24 +93,25 @@ impl KeyRing {
         Ok(id)
     }
 
-    /// Adds the key that is [due](Self::due), as [`Self::rotate`] does. A ring can be full after its schedule was changed, or after
-    /// keys were made by hand. Then the oldest key is wiped, although some of its tickets have not expired: these cost full
-    /// handshakes, and a key that encrypted on would protect all tickets for too long.
+    /// Makes the change that is [due](Self::due): wipes expired keys, and adds the next key, as [`Self::rotate`] does, if it is
+    /// time for that. A ring can be full after its schedule was changed, or after keys were made by hand. Then the oldest key
+    /// is wiped, although some of its tickets have not expired: these cost full handshakes, and a key that encrypted on would
+    /// protect all tickets for too long.
     ///
     /// # Errors
     /// Those of [`Self::rotate`]; [`Error::RingFull`] only if no key has had its turn.
-    pub fn rotate_due(
-        &mut self,
-        now_s: u64,
-        fresh: &mut [u8; SECRET_BYTES],
-    ) -> Result<KeyId, Error> {
+    pub fn rotate_due(&mut self, now_s: u64, fresh: &mut [u8; SECRET_BYTES]) -> Result<(), Error> {
+        let is_key_due = self.is_key_due(now_s);
         self.correct_far_ahead(now_s);
         self.remove_expired(now_s);
+        if !is_key_due {
+            return Ok(());
+        }
         let is_full = self.timeline.keys.len() == Self::MOST_KEYS;
         if is_full && self.timeline.state(0, now_s) == KeyState::Opening {
             self.timeline.keys.remove(0);
         }
-        self.rotate(now_s, fresh)
+        self.rotate(now_s, fresh).map(drop)
     }
 
     /// Wipes a key that is not trusted any more, which then neither seals nor opens. In its turn the key before it

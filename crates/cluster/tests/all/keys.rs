@@ -5,7 +5,7 @@ use rejoin_testkit::cluster::{ValkeyCluster, link};
 use rejoin_testkit::process::{DEADLINE, STEP, Signal};
 use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
-use rejoin_tickets::{KeyId, KeyRing, Schedule};
+use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, Schedule};
 
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
@@ -131,6 +131,27 @@ async fn a_server_with_a_wrong_clock_makes_no_key() {
     assert_eq!(wrong.known(), right.known());
     wrong.rotate(now_s + 100).await.expect("its clock is right again");
     assert_eq!(wrong.keys.clock_apart_s(), None);
+}
+
+/// Turns may be much longer than tickets live: nothing waits for the next one.
+#[tokio::test]
+async fn a_key_is_wiped_when_its_last_ticket_expires() {
+    let cluster = Cluster::new().await;
+    let month = Schedule::new(30 * 24 * HOUR_S, HOUR_S, HOUR_S).expect("a schedule");
+    let mut server = cluster.server_of("shop", &cluster.key, Some(month)).await;
+    let mut other = cluster.server().await;
+    let turn_s = NOW_S + 30 * 24 * HOUR_S;
+    for now_s in [NOW_S, turn_s - HOUR_S] {
+        server.follow(now_s).await.expect("an answer").expect("another key");
+    }
+    let end_s = turn_s + HOUR_S + CLOCKS_APART_S;
+    assert!(server.follow(end_s - 1).await.expect("an answer").is_none());
+    assert_eq!(server.known().len(), 2);
+    assert!(server.follow(end_s).await.expect("an answer").is_some());
+    assert_eq!((server.known().len(), get(&mut server.link).await.0), (1, 3));
+    other.follow(end_s).await.expect("an answer").expect("a ring");
+    assert_eq!(other.known(), server.known());
+    assert!(server.follow(end_s + 1).await.expect("an answer").is_none(), "it is told once");
 }
 
 #[tokio::test]

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{Error, Objection, RingFile, SharedKeys, Store};
 use rejoin_testkit::folder::Folder;
-use rejoin_tickets::{KeyId, KeyRing, KeySource, Reschedule, Schedule, TicketEvent};
+use rejoin_tickets::{
+    CLOCKS_APART_S, KeyId, KeyRing, KeySource, Reschedule, Schedule, TicketEvent,
+};
 
 use crate::name;
 
@@ -257,6 +259,34 @@ fn what_root_writes_stays_the_users() {
     chown(&path, Some(0), None).expect("root");
     ring.rotate(NOW_S).expect("another key");
     assert_eq!(owner("ring"), 0);
+}
+
+/// Turns may be much longer than tickets live: nothing waits for the next one.
+#[test]
+fn a_key_is_wiped_when_its_last_ticket_expires() {
+    let folder = crate::folder();
+    let inner = inner(&folder);
+    let month = Schedule::new(30 * 24 * HOUR_S, HOUR_S, HOUR_S).expect("a schedule");
+    let turn_s = NOW_S + 30 * 24 * HOUR_S;
+    let end_s = turn_s + HOUR_S + CLOCKS_APART_S;
+    let [path, alone] = ["keys", "ring"].map(|name| inner.join(name));
+    let keys = SharedKeys::open(store(folder.path()), Some(month), Some(&path), NOW_S, |_| {});
+    let (keys, file) = (keys.expect("keys"), RingFile::new(&alone, Some(month)));
+    for now_s in [NOW_S, turn_s - HOUR_S] {
+        newer(&keys, now_s).expect("a key");
+        file.look(now_s).expect("a key");
+    }
+    let kept = || {
+        let read = |path| RingFile::new(path, None).read().expect("ours").expect("there");
+        [ids_in(folder.path()), ids(&read(&path)), ids(&read(&alone))].map(|ids| ids.len())
+    };
+    assert!(newer(&keys, end_s - 1).is_none());
+    file.look(end_s - 1).expect("a ring");
+    assert_eq!(kept(), [2; 3]);
+    assert_eq!(newer(&keys, end_s).map(|ring| ids(&ring).len()), Some(1));
+    file.look(end_s).expect("a ring");
+    assert_eq!(kept(), [1; 3]);
+    assert!(newer(&keys, end_s + 1).is_none(), "it is told once");
 }
 
 /// The last one that begins decides. Two that follow would otherwise write the file for ever.

@@ -56,8 +56,9 @@ impl Pair {
         for server in [0, 1] {
             let clock_s = self.clock_s(server, now_s);
             if self.under_way.is_none() && self.rings[server].due(clock_s) {
-                let made = self.rings[server].rotate(clock_s, &mut self.random.random());
+                let made = self.rings[server].rotate_due(clock_s, &mut self.random.random());
                 made.expect("the schedule leaves room");
+                assert!(!self.rings[server].due(clock_s));
                 self.under_way = Some((now_s + Self::PROPAGATION_S, self.rings[server].clone()));
                 self.refresh();
             }
