@@ -124,7 +124,7 @@ impl RingPlace {
             .map_or((&[][..], 0, 0), |lease| (&lease.token.0[..], lease.now_s, lease.most_apart_s));
         let mut read = self.read.prepare_invoke();
         read.key(&self.ring).key(&self.lease).arg(version).arg(nonce).arg(token).arg(LEASE_MS);
-        read.arg(now_s).arg(apart_s).arg(TOO_LONG);
+        read.arg(now_s).arg(apart_s).arg(TOO_LONG).arg(REST_MS);
         let found: (Vec<u8>, Option<Vec<u8>>, bool, u64) = read.invoke_async(link).await?;
         let (version, page, leased, now_s) = found;
         let found = match page {

@@ -20,6 +20,6 @@ if ARGV[5] ~= '' then
 end
 redis.call('HSET', KEYS[1], 'version', ARGV[3], 'page', ARGV[4])
 if ARGV[6] ~= '0' then
-  redis.call('SET', KEYS[2], 'rest', 'PX', ARGV[6])
+  redis.call('SET', KEYS[2], 'rest ' .. redis.call('TIME')[1], 'PX', ARGV[6])
 end
 return 1

@@ -203,6 +203,30 @@ async fn nobody_adds_a_key_who_has_not_the_lease() {
     assert!(server.follow(due_s).await.expect("no error").is_some());
 }
 
+/// Valkey's clock was nine hours ahead when a ring was put back, as of a machine that starts, and was then set right.
+#[tokio::test]
+async fn a_clock_of_valkeys_that_was_ahead_does_not_stop_rotation() {
+    const LEASE: &str = "rejoin:{shop}:lease";
+    let cluster = Cluster::new().await;
+    let mut server = cluster.server().await;
+    server.follow(NOW_S).await.expect("the first");
+    redis::cmd("DEL").arg(RING).exec_async(&mut server.link).await.expect("lost");
+    server.follow(NOW_S).await.expect("put back");
+    let rests: String =
+        redis::cmd("GET").arg(LEASE).query_async(&mut server.link).await.expect("it rests");
+    let since_s: u64 = rests.strip_prefix("rest ").and_then(|s| s.parse().ok()).expect("a time");
+    let mut ahead = redis::cmd("SET");
+    ahead.arg(LEASE).arg(format!("rest {}", since_s + 9 * HOUR_S));
+    ahead.arg("PX").arg(9 * HOUR_S * 1_000);
+    ahead.exec_async(&mut server.link).await.expect("set");
+    let mut rest = async || -> u64 {
+        server.follow(NOW_S).await.expect("an answer");
+        redis::cmd("PTTL").arg(LEASE).query_async(&mut server.link).await.expect("a time")
+    };
+    let left_ms = [rest().await, rest().await];
+    assert!(left_ms[0] <= 30_000 && left_ms[1] <= left_ms[0], "{left_ms:?}");
+}
+
 #[tokio::test]
 async fn a_revoked_key_is_gone_when_others_follow() {
     let cluster = Cluster::new().await;
