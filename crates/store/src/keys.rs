@@ -24,8 +24,6 @@ pub struct SharedKeys {
     /// True if this process hands the keys on. It has nothing to do with those that its machine's servers make themselves.
     is_for_others: bool,
     has_complained: AtomicBool,
-    /// True once the cache was removed under this process. Then the file is that of others.
-    is_removed: AtomicBool,
 }
 
 /// The figures of the ring that was reported last.
@@ -111,9 +109,8 @@ impl SharedKeys {
     }
 
     fn following(store: Arc<Store>, file: Option<KeyFile>, complain: fn(&Error)) -> Self {
-        let [has_complained, is_removed] = [(); 2].map(|()| AtomicBool::new(false));
-        let told = Mutex::default();
-        Self { store, file, told, complain, is_for_others: false, has_complained, is_removed }
+        let (told, has_complained) = (Mutex::default(), AtomicBool::new(false));
+        Self { store, file, told, complain, is_for_others: false, has_complained }
     }
 
     fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
@@ -136,9 +133,6 @@ impl SharedKeys {
         }
         // A process was killed while it wrote the page, or the cache was removed, which leaves zeros.
         let is_lost = ring.is_none();
-        if page.iter().all(|byte| *byte == 0) {
-            self.is_removed.store(true, Ordering::Relaxed);
-        }
         let kept = if is_lost { self.kept() } else { None };
         // Another process may have rotated it by now. A later change is seen next time.
         let rotated = |ring: &mut KeyRing| {
@@ -190,7 +184,7 @@ impl SharedKeys {
         if is_due {
             told.keeps_again_s = now_s.saturating_add(KEEPS_AGAIN_S);
         }
-        is_due && !self.is_removed.load(Ordering::Relaxed)
+        is_due && self.store.is_named()
     }
 
     /// Returns the ring in the file, if it can be read.
@@ -205,16 +199,15 @@ impl KeySource for SharedKeys {
         self.newer_ring(now_s).ok().flatten()
     }
 
-    /// Writes the ring to the file, if there is one and the cache was not removed. Reports a failure once, until a later
-    /// write succeeds: the ring is reported again every half a minute for that.
+    /// Writes the ring to the file, if there is one, unless the cache was removed or replaced: then the file is that of
+    /// others. Reports a failure once, until a later write succeeds: the ring is reported again every half a minute for that.
     ///
     /// The thread that saw the change waits for the disk here, once for each key, when all other threads have the
     /// ring. No other thread can write the file: servers start none of ours, and none would survive a fork. Nor can
     /// another process: only a cluster has an agent. And without `fsync` a power failure could leave an empty file,
     /// which the next start refuses. A slow disk loses no ticket: a key is made the schedule's lead before its turn.
     fn keep(&self) {
-        let is_removed = self.is_removed.load(Ordering::Relaxed);
-        let Some(file) = self.file.as_ref().filter(|_| !is_removed) else { return };
+        let Some(file) = self.file.as_ref().filter(|_| self.store.is_named()) else { return };
         match file.write(|page| self.store.copy_page(page)) {
             Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
             Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}

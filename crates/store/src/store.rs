@@ -324,7 +324,7 @@ impl Store {
             bytes: self.division.bytes as u64,
             created_unix_s: self.created_unix_s,
             is_locked: self.mapping.is_locked(),
-            is_named: rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0),
+            is_named: self.is_named(),
             lock_waits: count(|of| &of.lock_waits),
             lock_timeouts: count(|of| &of.lock_timeouts),
             lock_skips: count(|of| &of.lock_skips),
@@ -332,6 +332,11 @@ impl Store {
             locks_broken: count(|of| &of.locks_broken),
             emptied: self.cache().emptied(),
         }
+    }
+
+    /// Returns [`Facts::is_named`].
+    pub(crate) fn is_named(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
     }
 
     /// Returns true once for each start of a server, which any number but 0 stands for: to the first of its processes

@@ -130,6 +130,27 @@ fn a_server_whose_cache_was_removed_leaves_the_file_alone() {
     assert_ne!(fs::read(&path).expect("there"), before);
 }
 
+/// Its ring is another one from then on, with keys that were retired in the new cache.
+#[test]
+fn a_server_whose_cache_was_replaced_leaves_the_file_alone() {
+    let folder = crate::folder();
+    let path = folder.path().join("keys");
+    let old = follow(folder.path(), Some(&path)).expect("keys");
+    store(folder.path()).rotate_keys(NOW_S).expect("another key");
+    let both = ids(&newer(&old, NOW_S).expect("two keys"));
+    let larger = Settings::new(Capacity::Sessions(20));
+    let replaced = Store::open_or_replace(folder.path(), &name(), &larger, true).expect("made");
+    let replaced = Arc::new(replaced.0);
+    let new = SharedKeys::open(Arc::clone(&replaced), None, Some(&path), NOW_S, |_| {});
+    let new = new.expect("keys");
+    assert!(replaced.retire_key(&both[0]).expect("not busy"));
+    assert_eq!(ids(&newer(&new, NOW_S).expect("one key")), both[1..]);
+    let rotated = ids(&newer(&old, NOW_S + 12 * HOUR_S).expect("rotated"));
+    assert!(rotated.starts_with(&both), "{rotated:?}, {both:?}");
+    let kept = RingFile::new(&path, None).read().expect("ours").expect("there");
+    assert_eq!(ids(&kept), both[1..]);
+}
+
 #[test]
 fn the_schedule_outlives_the_page() {
     let folder = crate::folder();
