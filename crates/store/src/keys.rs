@@ -208,8 +208,14 @@ impl KeySource for SharedKeys {
     /// which the next start refuses. A slow disk loses no ticket: a key is made the schedule's lead before its turn.
     fn keep(&self) {
         let Some(file) = self.file.as_ref().filter(|_| self.store.is_named()) else { return };
-        match file.write(|page| self.store.copy_page(page)) {
+        let copy_ring = |page: &mut Page| {
+            self.store.copy_page(page)?;
+            Ok(KeyRing::from_page(page).map(drop)?)
+        };
+        match file.write(copy_ring) {
             Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
+            // The cache is being removed, or a process was killed while it wrote. Whoever makes the next ring keeps that.
+            Err(Error::Keys(_)) => {}
             Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
             Err(error) => (self.complain)(&Error::NotKept(Box::new(error))),
         }

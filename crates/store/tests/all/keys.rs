@@ -91,6 +91,20 @@ fn a_page_that_is_no_ring_costs_the_ring() {
     assert_eq!(ids_in(folder.path()), after);
 }
 
+/// As while the cache is wiped, before it loses its name, or where a process was killed while it wrote.
+#[test]
+fn a_page_that_is_no_ring_is_not_kept() {
+    let folder = crate::folder();
+    let path = folder.path().join("keys");
+    let keys = follow(folder.path(), Some(&path)).expect("keys");
+    let before = ids(&newer(&keys, NOW_S).expect("a ring"));
+    let cache = File::options().write(true).open(folder.path().join("rejoin-test"));
+    cache.and_then(|cache| cache.write_all_at(&[0; 4_096], 4_096)).expect("wiped");
+    keys.keep();
+    let kept = RingFile::new(&path, None).read().map(|ring| ids(&ring.expect("there")));
+    assert_eq!(kept.expect("a ring"), before);
+}
+
 #[test]
 fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
     for with_file in [false, true] {
