@@ -188,6 +188,7 @@ impl Keys {
             }
             Self::Cluster { runtime, link, keys, .. } => {
                 runtime.block_on(keys.follow(link, now_s))?;
+                keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
                 let ring = keys.ring().cloned();
                 ring.context(NO_KEYS)
             }

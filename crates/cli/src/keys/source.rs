@@ -116,6 +116,7 @@ impl Source {
                 }
                 let Some(keys) = opened else { return Ok(()) };
                 let Followed { own, home, .. } = keys.follow(now_s).await;
+                keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
                 tell_of_clock(keys.keys().clock_apart_s(), were_apart);
                 match (home, sites.home_elsewhere()) {
                     (Some(Answer { outcome, .. }), Some(site)) => {

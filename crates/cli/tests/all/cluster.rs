@@ -225,6 +225,22 @@ fn an_exporter_takes_each_step_too() {
     assert!(!says().contains("cannot"), "{}", says());
 }
 
+/// A machine may have an exporter and no agent. Its file can be opened here, and not written to.
+#[test]
+fn an_exporter_says_that_it_cannot_record_the_newest_ring() {
+    let cluster = Cluster::start();
+    let (_agent, _) = logged(&cluster, &[]);
+    std::fs::write(cluster.folder.join("key.seen"), "").expect("emptied");
+    let mut export = Command::new("sh");
+    export.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", REJOIN]);
+    export.args(["keys", "export", "--format", "json", "--context", "shop", "--output", "keys"]);
+    export.arg(cluster.option("cluster")).current_dir(&cluster.folder);
+    let said = export.output().expect("it runs").stderr;
+    let said = String::from_utf8(said).expect("text");
+    let line = said.lines().next().unwrap_or_default();
+    assert!(line.contains("key.seen") && line.contains("will not be recognised"), "{said}");
+}
+
 /// The key that encrypts is chosen by the clock, so an exporter says that it is wrong, as an agent does.
 #[test]
 fn an_exporter_says_that_its_clock_is_wrong() {
