@@ -2,10 +2,10 @@
 //!
 //! The machine's shared memory has the version of its ring, too, but loses it when the machine restarts.
 //!
-//! The file is one line, which is written in place through a descriptor that stays open: an agent that has given up
-//! root cannot replace a file of root's. The line is authenticated under the cluster's key. A line that was torn, or
-//! was written under a key that is not accepted, counts as none. One under a key that is accepted and not used is written
-//! anew.
+//! The file has a line for each cluster whose key it is. Lines are written in place through a descriptor that stays open: an
+//! agent that has given up root cannot replace a file of root's. A line is authenticated under the cluster's key and name.
+//! One that was torn, or was written under a key that is not accepted, counts as none. One under a key that is accepted and
+//! not used is written anew.
 
 use std::fmt;
 use std::fs::File;
@@ -40,6 +40,8 @@ impl RingRecord {
     const DIGITS: usize = 20;
     /// The version, a space, the digits of HMAC-SHA-256, and a line feed.
     const LINE_BYTES: usize = Self::DIGITS + 1 + 64 + 1;
+    /// The most lines. A further one takes the place of the first.
+    const MOST_LINES: usize = 16;
 
     /// Opens the record beside the key file, or creates it. It need not be opened again, so the process may change to
     /// another user. A record that cannot be written is reported by [`Self::take_trouble`].
@@ -124,25 +126,29 @@ impl RingRecord {
         flock(file, FlockOperation::LockExclusive)?;
         let there = self.read(file);
         let version = if lower { version } else { version.max(there.version) };
-        let written = if there == (Line { version, is_under_first: true }) {
+        let written = if there.is_under_first && there.version == version {
             Ok(())
         } else {
-            let line = line(&self.macs[0], version);
-            file.write_all_at(line.as_bytes(), 0).and_then(|()| file.sync_data())
+            let (line, at) = (line(&self.macs[0], version), there.place * Self::LINE_BYTES);
+            file.write_all_at(line.as_bytes(), at as u64).and_then(|()| file.sync_data())
         };
         flock(file, FlockOperation::Unlock)?;
         written
     }
 
-    /// Reads the line. One that none of the keys authenticates has version 0.
+    /// Reads the first line that one of the keys authenticates. Without one, it has version 0, and the place of a new line.
     fn read(&self, file: &File) -> Line {
-        let mut bytes = [0; Self::LINE_BYTES];
-        let read = file.read_exact_at(&mut bytes, 0).ok();
-        let read = read.and_then(|()| str::from_utf8(&bytes).ok()).unwrap_or_default();
-        let version = read.get(..Self::DIGITS).and_then(|digits| digits.parse().ok());
-        let version = version.unwrap_or(0);
-        let key = self.macs.iter().position(|mac| line(mac, version) == read);
-        key.map_or_else(Line::default, |key| Line { version, is_under_first: key == 0 })
+        let mut bytes = [0; Self::MOST_LINES * Self::LINE_BYTES];
+        let length = file.read_at(&mut bytes, 0).unwrap_or(0);
+        let (lines, _) = bytes[..length].as_chunks::<{ Self::LINE_BYTES }>();
+        let own = lines.iter().enumerate().find_map(|(place, bytes)| {
+            let read = str::from_utf8(bytes).ok()?;
+            let version = read.get(..Self::DIGITS)?.parse().ok()?;
+            let key = self.macs.iter().position(|mac| line(mac, version) == read)?;
+            Some(Line { version, is_under_first: key == 0, place })
+        });
+        let place = lines.len() % Self::MOST_LINES;
+        own.unwrap_or(Line { version: 0, is_under_first: false, place })
     }
 
     fn open_file(&self, flags: OFlags) -> Result<File, Errno> {
@@ -178,12 +184,13 @@ impl RingRecord {
     }
 }
 
-/// The contents of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A cluster's line in the file.
 struct Line {
     version: u64,
     /// True if it is under the key in use.
     is_under_first: bool,
+    /// The number of lines before it.
+    place: usize,
 }
 
 fn macs(secret: &ClusterSecret, name: &ClusterName) -> Vec<hmac::Key> {

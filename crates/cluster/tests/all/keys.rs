@@ -1,6 +1,6 @@
 //! Ticket keys in a real Valkey, and their behaviour when something fails.
 
-use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link, RingRecord};
 use rejoin_testkit::cluster::{ValkeyCluster, link};
 use rejoin_testkit::process::{DEADLINE, STEP, Signal};
 use rejoin_testkit::sentinels::replica;
@@ -296,6 +296,24 @@ async fn an_older_ring_is_refused_and_replaced() {
     put(&mut a.link, RING, &(99, old.1)).await;
     assert!(matches!(a.follow(NOW_S).await, Err(Error::Unopened { .. })));
     assert_eq!((a.keys.refused(), a.known()), (1, ids));
+}
+
+#[tokio::test]
+async fn clusters_of_one_key_file_have_each_a_record() {
+    let cluster = Cluster::new().await;
+    let path = cluster.valkey.folder.join("key");
+    let record = |name: &str| {
+        RingRecord::open(&path, &cluster.key, &name.parse().expect("a name")).expect("ours")
+    };
+    for (name, keys) in [("shop", 3), ("other", 1), ("third", 2), ("shop", 1)] {
+        let mut server = cluster.server_of(name, &cluster.key, None).await;
+        server.keys = server.keys.recorded_in(record(name));
+        server.follow(NOW_S).await.expect("a ring");
+        for _ in 0..keys {
+            server.rotate(NOW_S).await.expect("a key");
+        }
+    }
+    assert_eq!(["shop", "other", "third", "none"].map(|name| record(name).seen()), [5, 2, 3, 0]);
 }
 
 #[tokio::test]
