@@ -253,7 +253,11 @@ pub enum Error {
     },
 
     /// Other servers keep changing the ring of ticket keys, or it was restored a moment ago.
-    #[error("other servers are changing the ticket keys of cluster {name}: try again in a minute")]
+    #[error(
+        "other servers are changing the ticket keys of cluster {name}: try again in a minute; if that lasts, something else \
+         has written to the cluster's keys: delete {} in Valkey",
+        name.valkey_key("lease")
+    )]
     Busy {
         /// The cluster's name.
         name: ClusterName,

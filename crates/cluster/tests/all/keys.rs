@@ -196,7 +196,9 @@ async fn nobody_adds_a_key_who_has_not_the_lease() {
         .expect("set");
     let due_s = NOW_S + 12 * HOUR_S;
     assert!(server.follow(due_s).await.expect("no error").is_none());
-    assert!(matches!(server.rotate(NOW_S).await, Err(Error::Busy { .. })));
+    let refused = server.rotate(NOW_S).await.expect_err("somebody has it");
+    let remedy = "delete rejoin:{shop}:lease in Valkey";
+    assert!(matches!(refused, Error::Busy { .. }) && refused.to_string().ends_with(remedy));
     let [first] = server.ids().await[..] else { panic!("one key") };
     assert!(server.revoke(first).await, "to take one away needs none");
     redis::cmd("DEL").arg("rejoin:{shop}:lease").exec_async(&mut server.link).await.expect("gone");
