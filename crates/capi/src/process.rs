@@ -190,7 +190,7 @@ fn left_alone(store: &Store) -> String {
 
 fn filled(store: &Store) -> String {
     format!(
-        "{}: this server may put data of its own into tickets, so its tickets stay its own, as without Rejoin",
+        "{}: this server may keep data of its own in tickets or sessions, so these stay its own, as without Rejoin",
         store.name()
     )
 }

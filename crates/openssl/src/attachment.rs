@@ -104,10 +104,18 @@ pub(crate) struct Own {
     pub(crate) set: OnceLock<OwnCallbacks>,
     /// True if the program itself keeps sessions of the context, read before Rejoin changed that.
     pub(crate) is_caching: OnceLock<bool>,
-    /// True if the program may have a callback of its own for session tickets, which nobody can ask OpenSSL for.
-    pub(crate) fills_tickets: OnceLock<bool>,
+    pub(crate) fills: OnceLock<Filled>,
     pub(crate) name: OnceLock<ContextName>,
     pub(crate) place: Place,
+}
+
+/// The places where the program may keep data of its own with what resumes, which nobody can ask OpenSSL for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Filled {
+    /// It may have a callback of its own for session tickets.
+    pub(crate) tickets: bool,
+    /// It has an index for extra data of sessions, which no serialised session brings back.
+    pub(crate) sessions: bool,
 }
 
 /// Fills in the attachment of a connection that begins, and returns what came of it.
@@ -145,19 +153,9 @@ impl Own {
         begin: Begin,
     ) -> Arc<Self> {
         let (set, is_caching, name) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let fills_tickets = OnceLock::new();
+        let fills = OnceLock::new();
         let place = Place::of(&identity);
-        Arc::new(Self {
-            identity,
-            is_earlier,
-            what,
-            begin,
-            set,
-            is_caching,
-            fills_tickets,
-            name,
-            place,
-        })
+        Arc::new(Self { identity, is_earlier, what, begin, set, is_caching, fills, name, place })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {

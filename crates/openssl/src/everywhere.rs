@@ -113,7 +113,8 @@ impl Everywhere {
 
     /// Calls `tell` for each context whose tickets stay the program's own, under the program's keys, because the program
     /// may put data of its own into them (`SSL_CTX_set_session_ticket_cb(3)`), and did not attach the context itself. Nothing is stateful there that is a ticket
-    /// without Rejoin, and no early data is accepted by [`Self::early_data_once`].
+    /// without Rejoin, and no early data is accepted by [`Self::early_data_once`]. Where the program may keep data with
+    /// sessions (`SSL_SESSION_get_ex_new_index(3)`), all of them stay its own, too.
     #[must_use]
     pub fn when_filled(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
         self.when_filled = Some(Hook(Box::new(tell)));

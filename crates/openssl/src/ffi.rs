@@ -43,6 +43,7 @@ const SSL_CTRL_GET_SESS_CACHE_MODE: c_int = 45;
 /// `CRYPTO_EX_INDEX_SSL` and others of `crypto.h`.
 pub(crate) const CRYPTO_EX_INDEX_SSL: c_int = 0;
 pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
+pub(crate) const CRYPTO_EX_INDEX_SSL_SESSION: c_int = 2;
 pub(crate) const CRYPTO_EX_INDEX_X509_STORE_CTX: c_int = 5;
 /// `SSL_OP_NO_TICKET` of `ssl.h`.
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
@@ -105,6 +106,13 @@ pub(crate) fn new_index(
 ) -> c_int {
     // SAFETY: the callbacks have the types that OpenSSL expects, and it only hands the argument to them.
     unsafe { CRYPTO_get_ex_new_index(class, 0, argument, made, None, freed) }
+}
+
+/// Returns false if no index of a class was registered so far. It registers one that nobody uses.
+pub(crate) fn is_any_index_there(class: c_int) -> bool {
+    /// The first index that OpenSSL returns.
+    const FIRST: c_int = 1;
+    new_index(class, None, None, std::ptr::null_mut()) != FIRST
 }
 
 unsafe extern "C" {

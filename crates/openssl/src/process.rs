@@ -24,7 +24,7 @@ use openssl::stack::StackRef;
 use openssl_sys::{SSL, SSL_CTX};
 use rejoin_store::now_ms;
 
-use crate::attachment::{ATTACHMENTS, Attachment, Own, OwnCallbacks, attachment_of};
+use crate::attachment::{ATTACHMENTS, Attachment, Filled, Own, OwnCallbacks, attachment_of};
 use crate::board::Outcome;
 use crate::callbacks::keep_sessions;
 use crate::connection::CONNECTIONS;
@@ -360,13 +360,15 @@ unsafe fn begin(
     let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
     let early = unsafe { early_data(ssl) };
-    // Such a program may refuse a client whose ticket does not bring what it has put into it. One that attached the context
-    // itself was told that its callback is replaced.
-    let fills_tickets = *own.fills_tickets.get_or_init(|| {
-        let fills = own.what.is_none() && imports::sets_ticket_callback();
-        what.when_filled.iter().filter(|_| fills).for_each(|Hook(tell)| tell());
-        fills
-    });
+    // Such a program may refuse a client whose ticket or session does not bring what it has put into it, or let one in that it
+    // would refuse. One that attached the context itself was told that its callback is replaced.
+    let Filled { tickets: fills_tickets, sessions: fills_sessions } =
+        *own.fills.get_or_init(|| {
+            let fills = own.what.is_none().then(Filled::seen).unwrap_or_default();
+            what.when_filled.iter().filter(|_| fills.is_any()).for_each(|Hook(tell)| tell());
+            fills
+        });
+    let sessions = sessions.as_ref().filter(|_| !fills_sessions);
     let accepts_early_once = what.accepts_early_once && early != Early::No && !fills_tickets;
     if early == Early::Counted && !accepts_early_once {
         return Outcome::EarlyData;
@@ -400,9 +402,8 @@ unsafe fn begin(
     policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) } | late);
     // SAFETY: the caller vouches for `context`.
     let name = named.as_ref().unwrap_or_else(|| own.name.get_or_init(|| unsafe { name(context) }));
-    attachment.cached = sessions
-        .as_ref()
-        .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
+    attachment.cached =
+        sessions.map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
     attachment.is_named = named.is_some();
     attachment.is_single_use = what.is_single_use || accepts_early_once;
     attachment.is_vouched = what.is_vouched && named.is_some();
@@ -481,6 +482,21 @@ pub(crate) unsafe fn is_off(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> 
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
     let options = unsafe { ffi::SSL_get_options(ssl) };
     own.what.is_none() && !is_caching && options & ffi::SSL_OP_NO_TICKET != 0
+}
+
+impl Filled {
+    /// Looks where the program may keep data of its own. One that keeps some with sessions gets its own tickets, too: it knows
+    /// what they bring back.
+    fn seen() -> Self {
+        static HAS_INDEX: OnceLock<bool> = OnceLock::new();
+        let class = ffi::CRYPTO_EX_INDEX_SSL_SESSION;
+        let sessions = *HAS_INDEX.get_or_init(|| ffi::is_any_index_there(class));
+        Self { tickets: sessions || imports::sets_ticket_callback(), sessions }
+    }
+
+    fn is_any(self) -> bool {
+        self.tickets || self.sessions
+    }
 }
 
 /// Names a context by its ciphers and its security level, which rules some of them out. Contexts that offer the same ciphers

@@ -51,16 +51,11 @@ pub(crate) fn may_be() -> bool {
 /// the linker for a method (`dlsym(3)`), and makes a context before, does not show it.
 pub(crate) fn look_for_earlier() {
     let has_methods = methods().iter().any(|method| *method != 0);
-    let may_be = has_methods && imports::makes_quic_contexts() && is_any_context_there();
+    // With each context OpenSSL registers an index for the verification of certificates
+    // (`SSL_get_ex_data_X509_STORE_CTX_idx(3)`).
+    let is_any_there = || ffi::is_any_index_there(ffi::CRYPTO_EX_INDEX_X509_STORE_CTX);
+    let may_be = has_methods && imports::makes_quic_contexts() && is_any_there();
     MAY_BE_EARLIER.store(may_be, Ordering::Relaxed);
-}
-
-/// Returns false if no context was made so far: with each one OpenSSL registers an index for the verification of
-/// certificates (`SSL_get_ex_data_X509_STORE_CTX_idx(3)`). This registers one that nobody uses.
-fn is_any_context_there() -> bool {
-    /// The first index that OpenSSL returns.
-    const FIRST: libc::c_int = 1;
-    ffi::new_index(ffi::CRYPTO_EX_INDEX_X509_STORE_CTX, None, None, std::ptr::null_mut()) != FIRST
 }
 
 /// Returns the addresses of the methods; 0 for one that this release does not have.

@@ -270,6 +270,28 @@ fn a_program_that_fills_tickets_finds_its_data_in_them() {
     }
 }
 
+/// Nor does a session that is written down have what a program keeps with it.
+#[test]
+fn a_program_that_marks_sessions_finds_them_marked() {
+    let one = "context = one\nstateful = yes";
+    for settings in [None, Some(""), Some("stateful = yes"), Some("single_use = yes"), Some(one)] {
+        let mut site = Site::new("tickets-marked");
+        match settings {
+            Some(settings) => site.configure(settings),
+            None => site.environment.clear(),
+        }
+        let program = compile(&site, "marks.c", "marks", &["-lssl", "-lcrypto"]);
+        let (port, pair) = (site.port.to_string(), site.shown("both.pem"));
+        site.start(&program, &[&port, &pair]).expect("compiled");
+        for (versions, mut client) in clients(&site) {
+            let resumed = [(); 4].map(|()| client.connect());
+            assert_eq!(resumed, [false, true, true, true], "{settings:?} {versions:?}");
+            assert_eq!(client.answers, ["not welcome"; 4], "{settings:?} {versions:?}");
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
 /// The line that tells of it.
 #[test]
 fn a_program_that_fills_tickets_is_told_that_they_stay_its_own() {
@@ -282,6 +304,6 @@ fn a_program_that_fills_tickets_is_told_that_they_stay_its_own() {
         assert!(!client.connect() && client.connect());
     }
     let lines = lines_of_ours(&site);
-    let about = lines.iter().filter(|line| line.contains("data of its own into tickets"));
+    let about = lines.iter().filter(|line| line.contains("data of its own"));
     assert_eq!(about.count(), 1, "{lines:?}");
 }
