@@ -54,7 +54,7 @@ pub(crate) struct State {
     /// The host that the client asked for with a session or a ticket. (Over TLS 1.2 OpenSSL itself returns the session's
     /// host then, which is set only if the server knew the name.)
     pub(crate) host: Option<Host>,
-    /// The settings for client certificates when the handshake began.
+    /// The settings for client certificates when a session or a ticket was looked up, or when the handshake began.
     pub(crate) began: Option<Circumstances>,
     /// The policy that sessions were looked up under.
     pub(crate) expected: Option<Policy>,
@@ -164,8 +164,13 @@ impl Connection {
         // A program without a callback for keys lets nobody in by them.
         let serves = !is_bare || !imports::sets_key_callback() || judged.serves_without_keys();
         // SAFETY: the caller vouches for `ssl`.
-        let expected = serves.then(|| unsafe { judged.expected(ssl) }).flatten();
-        self.state().expected = expected;
+        let now = unsafe { Circumstances::seen(ssl) };
+        // SAFETY: the caller vouches for `ssl`.
+        let expected = serves.then(|| unsafe { judged.expected(ssl, now.as_ref()) }).flatten();
+        let mut state = self.state();
+        // A ClientHello callback may have changed something since the handshake began.
+        (state.began, state.expected) = (now.or(state.began), expected);
+        drop(state);
         expected
     }
 

@@ -184,27 +184,29 @@ impl<'a> Judged<'a> {
     }
 
     /// Returns the policy that this connection will end up with, or `None` if it is not known. To be called while
-    /// sessions are looked up.
+    /// sessions are looked up, with what is visible on it now.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn expected(&self, ssl: *mut SSL) -> Option<Policy> {
-        // SAFETY: the caller vouches for `ssl`.
-        let now = unsafe { Circumstances::seen(ssl) };
+    pub(crate) unsafe fn expected(
+        &self,
+        ssl: *mut SSL,
+        now: Option<&Circumstances>,
+    ) -> Option<Policy> {
         let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
-        let learned = self.learned_ahead(&now);
+        let learned = self.learned_ahead(now);
         if learned == Some(Policy::VARIES) {
             return None;
         }
         // Nobody vouches for a host that asks only after the servername callback.
         let is_vouched = self.attachment.is_vouched && now.asks();
         // SAFETY: the caller vouches for `ssl`.
-        let here = || is_vouched.then(|| unsafe { self.here(ssl, &now, &now) });
+        let here = || is_vouched.then(|| unsafe { self.here(ssl, now, now) });
         learned.or_else(here).map(|policy| self.resolved(policy))
     }
 
     /// Returns the policy of the sessions that this connection makes, after the servername callback. `began` was seen at
-    /// its beginning, and sessions were looked up under `expected`.
+    /// its beginning, or when sessions were looked up, under `expected`.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
@@ -226,10 +228,9 @@ impl<'a> Judged<'a> {
             // OpenSSL has left out the certificate callback, which may demand certificates (`SSL_CTX_set_cert_cb(3)`).
             return expected.unwrap_or_else(|| self.resolved(Policy::UNSEEN));
         }
-        // A store without authorities has verified nobody. Those in a folder come with the first client that is checked,
-        // whose handshake teaches more.
-        let is_unused = now.asks() && now.authorities.count == 0;
-        if !(is_resumed && is_unused && began == Some(now)) {
+        // A connection that resumes shows nothing that was not seen when sessions were looked up, unless a callback has
+        // changed something since: it may have left out the switch to another context.
+        if !(is_resumed && began == Some(now)) {
             if let Some(began) = began.filter(|began| *began != now) {
                 self.learn_ahead(&began, policy);
             }
@@ -418,7 +419,7 @@ impl Circumstances {
     ///
     /// # Safety
     /// `ssl` is valid.
-    unsafe fn seen(ssl: *mut SSL) -> Option<Self> {
+    pub(crate) unsafe fn seen(ssl: *mut SSL) -> Option<Self> {
         // SAFETY: the caller vouches for `ssl`.
         note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
         // SAFETY: the caller vouches for `ssl`.

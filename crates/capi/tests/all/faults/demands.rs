@@ -121,6 +121,37 @@ fn clients_without_a_certificate_do_not_resume_where_one_is_demanded_since() {
     }
 }
 
+/// Its ClientHello callback demands them, before sessions are looked up, and its certificate callback switches contexts after
+/// that, in full handshakes alone: sessions are looked up in a state in which no handshake begins or ends.
+#[test]
+fn clients_resume_where_demands_change_before_sessions_are_looked_up() {
+    for settings in [None, Some(SETTINGS[0]), Some(SETTINGS[1])] {
+        let (mut site, _) = site("looked-up", settings);
+        let program = compile(&site, "chooser.c", "chooser", &["-lssl", "-lcrypto"]);
+        for versions in [Versions::Tls12, Versions::Tls13] {
+            for (name, of, answer) in
+                [("localhost", Some("one"), "somebody"), ("elsewhere", None, "nobody")]
+            {
+                let what = format!("{settings:?} {versions:?} {name}");
+                start(&mut site, &program, "one");
+                let shown = of.map(|of| site.file(&format!("client-of-{of}.pem")));
+                let mut client = Client::presenting(site.address(), versions, shown.as_deref());
+                client.name = name;
+                // The host is learned from the first two.
+                let resumed = [(); 8].map(|()| client.connect());
+                assert_eq!(resumed[2..], [true; 6], "{what}: {resumed:?}");
+                assert_eq!(client.answers, [answer; 8], "{what}");
+                client.name = "localhost";
+                start(&mut site, &program, "other");
+                let again = [(); 3].map(|()| client.try_connect().ok());
+                assert!(again.iter().all(|seen| *seen != Some(true)), "{what}: {again:?}");
+                assert!(client.answers[8..].iter().all(String::is_empty), "{what}");
+            }
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
 /// They share the keys of tickets, although none is forked from another.
 #[test]
 fn processes_of_postfix_resume_as_often_as_without_rejoin() {
