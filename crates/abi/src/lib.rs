@@ -30,4 +30,4 @@ pub use hooks::{Hooks, Registered, RegisteredOf, Replacements};
 pub use memory::{is_readable, is_writable};
 pub use names::{SETTINGS, check_setting, check_variables, variable_of};
 pub use stderr::report;
-pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};
+pub use table::{GNUTLS, LIBC, LIBSSL, TABLE};

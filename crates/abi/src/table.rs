@@ -6,19 +6,15 @@ use crate::{Function, Library};
 /// Calls a macro with the functions of one library: `interposed!(libssl => then { … })` becomes
 /// `then! { { … } c"libssl.so.3" { NAME: TYPE; … } }`.
 ///
-/// The libraries are `servers` (the function of libssl that servers begin with), `libssl` and `gnutls` (what clients
-/// begin with, what they ask about their connections, and what they set that nobody can read back), and `libc` (what
+/// The libraries are `libssl` (first the function that servers begin with, too) and `gnutls` (what clients begin with, what they
+/// ask about their connections, and what they set that nobody can read back), and `libc` (what
 /// clients send, read and wait for, and what they ask about sockets). The types have the names of the library's header, and are those that
 /// the calling module has in scope. No argument is a floating-point number: the trampolines do not keep those.
 #[macro_export]
 macro_rules! interposed {
-    (servers => $($then:ident)::+ $with:tt) => {
-        $($then)::+! { $with c"libssl.so.3" {
-            SSL_new: unsafe extern "C" fn(*mut SSL_CTX) -> *mut SSL;
-        } }
-    };
     (libssl => $($then:ident)::+ $with:tt) => {
         $($then)::+! { $with c"libssl.so.3" {
+            SSL_new: unsafe extern "C" fn(*mut SSL_CTX) -> *mut SSL;
             SSL_do_handshake: unsafe extern "C-unwind" fn(*mut SSL) -> c_int;
             SSL_connect: unsafe extern "C-unwind" fn(*mut SSL) -> c_int;
             SSL_get_version: unsafe extern "C" fn(*mut SSL) -> *const c_char;
@@ -207,10 +203,6 @@ macro_rules! described {
     };
 }
 
-interposed!(servers => described {
-    /// The function of libssl that servers begin with. `librejoin_preload.so` answers it.
-    SERVERS
-});
 interposed!(libssl => described {
     /// The functions of libssl that `librejoin.so` answers.
     LIBSSL
@@ -225,7 +217,7 @@ interposed!(libc => described {
 });
 
 /// The whole table.
-pub const TABLE: [Library; 4] = [SERVERS, LIBSSL, GNUTLS, LIBC];
+pub const TABLE: [Library; 3] = [LIBSSL, GNUTLS, LIBC];
 
 #[cfg(test)]
 mod tests {

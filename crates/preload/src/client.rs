@@ -33,7 +33,7 @@ struct Adapter {
 static ADAPTERS: [Adapter; 2] = [
     Adapter {
         library: &LIBREJOIN,
-        first: 1,
+        first: 0,
         digest: Hooks::digest_of(&LIBSSL),
         replaced: || libssl::FUNCTIONS,
         is_for_others: false,
@@ -43,7 +43,7 @@ static ADAPTERS: [Adapter; 2] = [
     },
     Adapter {
         library: &LIBREJOIN_GNUTLS,
-        first: 1 + OPENSSL,
+        first: OPENSSL,
         digest: Hooks::digest_of(&GNUTLS),
         replaced: || gnutls::FUNCTIONS,
         is_for_others: true,
@@ -81,26 +81,24 @@ macro_rules! trampolines {
     };
 }
 
-interposed!(servers => trampolines { servers 0 });
-interposed!(libssl => trampolines { libssl 1 });
-interposed!(gnutls => trampolines { gnutls (1 + crate::client::OPENSSL) });
+interposed!(libssl => trampolines { libssl 0 });
+interposed!(gnutls => trampolines { gnutls crate::client::OPENSSL });
 
 const OPENSSL: usize = LIBSSL.functions.len();
 
-/// The number of interposed functions of TLS libraries, with `SSL_new`, which has the number 0.
-pub(crate) const NAMES: usize = 1 + OPENSSL + GNUTLS.functions.len();
+/// The number of interposed functions of TLS libraries.
+pub(crate) const NAMES: usize = OPENSSL + GNUTLS.functions.len();
 
 /// The commands of `SSL_ctrl` that `librejoin.so` answers: `SSL_CTRL_GET_RI_SUPPORT` and `SSL_CTRL_GET_EXTMS_SUPPORT` of
 /// `ssl.h`.
 const ANSWERED_COMMANDS: [u32; 2] = [76, 122];
 
 fn function(number: usize) -> &'static Function {
-    let Some(number) = number.checked_sub(1) else { return ssl_new() };
     libssl::FUNCTIONS.get(number).unwrap_or_else(|| &gnutls::FUNCTIONS[number - OPENSSL])
 }
 
 pub(crate) fn ssl_new() -> &'static Function {
-    &servers::FUNCTIONS[0]
+    &libssl::FUNCTIONS[0]
 }
 
 /// Returns the address of the function that a call goes to. `arguments` are its first two, if it has so many.
@@ -124,7 +122,7 @@ pub(crate) fn destination(
     if !is_wanted() || !is_known(function, next.reaches) {
         return Some(next.address);
     }
-    let adapter = &ADAPTERS[usize::from(number > OPENSSL)];
+    let adapter = &ADAPTERS[usize::from(number >= OPENSSL)];
     if adapter.is_anothers() {
         return Some(next.address);
     }

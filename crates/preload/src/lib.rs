@@ -60,7 +60,7 @@ extern "C" fn nothing() -> usize {
     0
 }
 
-/// Attaches Rejoin before the program makes a connection, and returns the address of its `SSL_new`.
+/// Attaches Rejoin before the program makes a connection, and returns the address of its `SSL_new`, or of the adapter's.
 ///
 /// # Safety
 /// `context` is the argument of `SSL_new`.
@@ -82,7 +82,7 @@ unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<
     if attached.is_err() {
         complain("a fault of its own");
     }
-    Some(address)
+    client::destination(0, caller, [context, std::ptr::null_mut()])
 }
 
 /// Returns true if the address is the function of the TLS library that the adapters use. That library may be loaded

@@ -222,6 +222,37 @@ def memory():
     print(body(b"".join(pieces)))
 
 
+def dlsym():
+    """libssl's functions, by name in libssl alone (dlsym(3)), as Qt finds them, and as the loader binds the
+    extensions of PHP (RTLD_DEEPBIND): nobody interposes these calls. Steps after the first are `SSL_do_handshake`."""
+    from ctypes import CDLL, c_char_p, c_void_p, create_string_buffer
+
+    libssl = CDLL("libssl.so.3")
+    for made in (libssl.TLS_client_method, libssl.SSL_CTX_new, libssl.SSL_new, libssl.SSL_get1_peer_certificate):
+        made.restype = c_void_p
+    libssl.SSL_get_version.restype = c_char_p
+    using = c_void_p(libssl.SSL_CTX_new(c_void_p(libssl.TLS_client_method())))
+    libssl.SSL_CTX_load_verify_locations(using, AUTHORITY.encode(), None)
+    libssl.SSL_CTX_set_verify(using, 1, None)
+    stream = c_void_p(libssl.SSL_new(using))
+    plain = socket.create_connection(("127.0.0.1", PORT))
+    libssl.SSL_set_fd(stream, plain.fileno())
+    libssl.SSL_set1_host(stream, HOST.encode())
+    plain.setblocking(False)
+    made = libssl.SSL_connect(stream)
+    while made != 1 and libssl.SSL_get_error(stream, made) == ssl.SSL_ERROR_WANT_READ:
+        select.select([plain], [], [])
+        made = libssl.SSL_do_handshake(stream)
+    plain.setblocking(True)
+    print(made, libssl.SSL_get_version(stream))
+    print(bool(libssl.SSL_get1_peer_certificate(stream)), libssl.SSL_get_verify_result(stream))
+    libssl.SSL_write(stream, REQUEST, len(REQUEST))
+    room, pieces = create_string_buffer(65536), []
+    while (read := libssl.SSL_read(stream, room, len(room))) > 0:
+        pieces.append(room.raw[:read])
+    print(body(b"".join(pieces)))
+
+
 def upgrade():
     """Says something before TLS, to who passes the rest on (see proxy.rs)."""
     plain = socket.create_connection(("127.0.0.1", int(sys.argv[5])))

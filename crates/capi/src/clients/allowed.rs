@@ -12,6 +12,20 @@ use super::ffi::{self, TLS1_3_VERSION};
 static MARKS: Extra<SSL, ()> = Extra::new();
 static CONTEXT_MARKS: Extra<SSL_CTX, ()> = Extra::new();
 
+/// The SSLs that were made by our `SSL_new`. libssl calls its own functions by their names, which lead here also if the
+/// program's calls do not: it finds them by `dlsym(3)`, or the loader binds them past us (`RTLD_DEEPBIND`). Nobody would judge
+/// the server in what such a program calls itself.
+static SEEN: Extra<SSL, ()> = Extra::new();
+
+/// Notes an SSL that our `SSL_new` has made.
+///
+/// # Safety
+/// `ssl` is valid, and in no other thread's use.
+pub(super) unsafe fn note(ssl: *mut SSL) {
+    // SAFETY: the caller vouches for `ssl`, and nobody has a note.
+    unsafe { SEEN.put(ssl, ()) };
+}
+
 /// Marks an SSL.
 ///
 /// # Safety
@@ -38,6 +52,8 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     // SAFETY: the caller vouches for `ssl`.
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
     let is = |fact: bool, why: Directly| if fact { Err(why) } else { Ok(()) };
+    // SAFETY: the caller vouches for `ssl`.
+    is(unsafe { SEEN.get(ssl) }.is_none(), Directly::Unseen)?;
     // SAFETY: the caller vouches for `ssl`. The answer is -1 if libssl does not read by itself.
     let reads = unsafe { ffi::SSL_get_rfd(ssl) };
     // SAFETY: the caller vouches for `ssl`. The answer is -1 if libssl does not write by itself.

@@ -187,6 +187,7 @@ rejoin_hop::functions_of! {
     /// The functions of libssl that this library replaces.
     #[expect(non_snake_case, reason = "as libssl calls them")]
     pub(super) struct Libssl {
+        SSL_new: unsafe extern "C" fn(*mut SSL_CTX) -> *mut SSL;
         SSL_do_handshake: OfSsl<c_int>;
         SSL_connect: OfSsl<c_int>;
         SSL_get_version: OfSsl<*const c_char>;

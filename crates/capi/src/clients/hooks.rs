@@ -101,6 +101,18 @@ unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>)
     if stands == Some(true) { 1 } else { -1 }
 }
 
+/// Makes an SSL, and notes that the program's calls lead here.
+unsafe extern "C" fn SSL_new(context: *mut SSL_CTX) -> *mut SSL {
+    let Some(libssl) = Libssl::get() else { return null_mut() };
+    // SAFETY: the program's own call, with its argument.
+    let made = unsafe { (libssl.SSL_new)(context) };
+    if !made.is_null() {
+        // SAFETY: the SSL was made above, and nobody else has it yet.
+        guarded(|| unsafe { allowed::note(made) });
+    }
+    made
+}
+
 unsafe extern "C-unwind" fn SSL_do_handshake(ssl: *mut SSL) -> c_int {
     let Some(libssl) = Libssl::get() else { return -1 };
     // SAFETY: the program's SSL, which is not null.

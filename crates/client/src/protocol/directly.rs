@@ -38,6 +38,8 @@ pub enum Directly {
     Registered,
     /// A system call failed.
     System,
+    /// The program's calls do not lead to the library.
+    Unseen,
     /// A reason that this program does not know yet.
     #[serde(other)]
     Other,
@@ -45,7 +47,7 @@ pub enum Directly {
 
 impl Directly {
     /// All of them, in their order: `ALL[why as usize]` is `why`.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Datagrams,
         Self::NotVerified,
         Self::OwnSession,
@@ -61,6 +63,7 @@ impl Directly {
         Self::NoSocket,
         Self::Registered,
         Self::System,
+        Self::Unseen,
         Self::Other,
     ];
 
@@ -82,6 +85,7 @@ impl Directly {
             Self::NoSocket => "no_socket",
             Self::Registered => "registered",
             Self::System => "system",
+            Self::Unseen => "unseen",
             Self::Other => "other",
         }
     }
@@ -118,6 +122,9 @@ impl Display for Directly {
             }
             Self::Registered => "the program waits for the socket in too many ways",
             Self::System => "the system refused something",
+            Self::Unseen => {
+                "the program calls its TLS library past Rejoin (dlsym, or a library with RTLD_DEEPBIND)"
+            }
             Self::Other => "for another reason",
         })
     }

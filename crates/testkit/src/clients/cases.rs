@@ -139,6 +139,7 @@ pub static CASES: &[Case] = &[
     case("Python", "all that a socket tells", &["sockets"]),
     case("Python", "epoll, before the handshake", &["nonblocking"]),
     case("Python", "memory BIOs", &["memory"]),
+    case("Python", "libssl by dlsym", &["dlsym"]).goes(Way::Directly("past Rejoin")),
     case("Python", "a time limit", &["timeout"]),
     case("Python", "fork after the handshake", &["fork"]),
     case("Python", "eight threads", &["threads"]),

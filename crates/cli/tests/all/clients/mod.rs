@@ -19,6 +19,7 @@ mod security;
 mod staples;
 mod trouble;
 
+use rejoin_testkit::clients::cases::CASES;
 use rejoin_testkit::clients::matrix;
 use rejoin_testkit::clients::sharing::Shared;
 use rejoin_testkit::clients::world::World;
@@ -31,6 +32,21 @@ fn the_document_says_what_programs_do() {
     let wrong: Vec<_> = results.iter().filter(|result| !result.holds()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     document::check(&results);
+}
+
+#[test]
+fn calls_past_rejoin_make_a_direct_connection() {
+    let world = World::new("past");
+    let case = CASES.iter().find(|case| case.words == ["dlsym"]).expect("a case");
+    for service in &world.servers {
+        let seen = world.see(case, service).expect("Python is installed");
+        assert!(
+            seen.is_same() && seen.went(case.way),
+            "{} {:?}: {seen:?}",
+            service.name,
+            service.tls
+        );
+    }
 }
 
 #[test]
