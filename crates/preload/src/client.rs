@@ -21,8 +21,6 @@ struct Adapter {
     digest: u64,
     /// The functions that it replaces.
     replaced: fn() -> &'static [Function],
-    /// True if calls by the TLS library itself are left alone.
-    is_for_others: bool,
     /// True if another library interposes one of the functions, too.
     is_anothers: OnceLock<bool>,
     hooks: OnceLock<Option<&'static Hooks>>,
@@ -36,7 +34,6 @@ static ADAPTERS: [Adapter; 2] = [
         first: 0,
         digest: Hooks::digest_of(&LIBSSL),
         replaced: || libssl::FUNCTIONS,
-        is_for_others: false,
         is_anothers: OnceLock::new(),
         hooks: OnceLock::new(),
         own: OnceLock::new(),
@@ -46,7 +43,6 @@ static ADAPTERS: [Adapter; 2] = [
         first: OPENSSL,
         digest: Hooks::digest_of(&GNUTLS),
         replaced: || gnutls::FUNCTIONS,
-        is_for_others: true,
         is_anothers: OnceLock::new(),
         hooks: OnceLock::new(),
         own: OnceLock::new(),
@@ -149,8 +145,9 @@ impl Adapter {
     fn answer(&self, number: usize, next: next::Next) -> Option<usize> {
         let hooks = self.load()?;
         let begins = || [next.reaches, hooks.functions as usize].map(next::beginning_of);
-        // A TLS library calls its own functions by name, and so does the adapter.
-        if self.is_for_others && get_or_make(&self.own, begins).contains(&next.within) {
+        // A TLS library calls its own functions by name, and so does the adapter. What a BIO of libssl reads and writes
+        // does not lead here, so that its handshake must not either.
+        if get_or_make(&self.own, begins).contains(&next.within) {
             return None;
         }
         // SAFETY: the digest was compared in `load`, and the numbers of the library's functions begin at `first`.

@@ -59,21 +59,21 @@ static int connected(int port)
     return plain;
 }
 
-/* Begins a handshake that does not wait, and has the first bytes finish it. */
-static int written(SSL *ssl, const char *request)
+/* Begins a handshake that does not wait, and has the first bytes finish it, both by the BIO if there is one. */
+static int written(SSL *ssl, BIO *bio, const char *request)
 {
     struct pollfd plain = {.fd = SSL_get_fd(ssl)};
-    int status = fcntl(plain.fd, F_GETFL), done;
+    int status = fcntl(plain.fd, F_GETFL), length = (int)strlen(request), done;
 
     fcntl(plain.fd, F_SETFL, status | O_NONBLOCK);
-    done = SSL_connect(ssl);
+    done = bio ? (int)BIO_do_handshake(bio) : SSL_connect(ssl);
     if (done == 1)
-        done = SSL_write(ssl, request, (int)strlen(request));
+        done = bio ? BIO_write(bio, request, length) : SSL_write(ssl, request, length);
     while (done <= 0 && ERR_peek_error() == 0) {
         plain.events = SSL_get_error(ssl, done) == SSL_ERROR_WANT_WRITE ? POLLOUT : POLLIN;
         if (poll(&plain, 1, 10000) != 1)
             break;
-        done = SSL_write(ssl, request, (int)strlen(request));
+        done = bio ? BIO_write(bio, request, length) : SSL_write(ssl, request, length);
     }
     fcntl(plain.fd, F_SETFL, status);
     return done > 0 ? 1 : done;
@@ -87,8 +87,10 @@ int main(int count, char **words)
     SSL *ssl;
     X509 *own;
     STACK_OF(X509) *chain;
-    int read, done, left, in_store;
+    BIO *bio = NULL;
+    int read, done, left, in_store, is_written;
 
+    is_written = strcmp(how, "implicit") == 0 || strcmp(how, "bio") == 0;
     in_store = strncmp(how, "store", 5) == 0;
     pretends = strcmp(how, "pretend") == 0 || strcmp(how, "store-pretend") == 0;
     overrides = pretends || strcmp(how, "override") == 0;
@@ -107,14 +109,19 @@ int main(int count, char **words)
     SSL_set1_host(ssl, words[1]);
     SSL_set_fd(ssl, connected(atoi(words[2])));
     snprintf(request, sizeof request, "GET /page HTTP/1.0\r\nHost: %s\r\n\r\n", words[1]);
+    SSL_set_connect_state(ssl);
+    if (strcmp(how, "bio") == 0) {
+        bio = BIO_new(BIO_f_ssl());
+        BIO_set_ssl(bio, ssl, BIO_NOCLOSE);
+    }
     errno = 0;
-    done = strcmp(how, "implicit") == 0 ? written(ssl, request) : SSL_connect(ssl);
+    done = is_written ? written(ssl, bio, request) : SSL_connect(ssl);
     left = errno;
     if (done != 1) {
         unsigned long error = ERR_get_error();
         printf("%d: %d, %s, %s\n", done, SSL_get_error(ssl, done), ERR_reason_error_string(error),
                X509_verify_cert_error_string(SSL_get_verify_result(ssl)));
-        if (strcmp(how, "implicit") != 0)
+        if (!is_written)
             printf("left: %s\n", strerror(left));
         printf("state: %s, %s\n", SSL_state_string(ssl), SSL_state_string_long(ssl));
         /* A refusal stays one, and is no signal. */
@@ -135,7 +142,7 @@ int main(int count, char **words)
     printf("secure renegotiation %ld, extended master secret %ld\n",
            SSL_get_secure_renegotiation_support(ssl), SSL_get_extms_support(ssl));
     X509_free(own);
-    if (strcmp(how, "implicit") != 0)
+    if (!is_written)
         SSL_write(ssl, request, (int)strlen(request));
     do
         read = SSL_read(ssl, answer, sizeof answer);

@@ -111,12 +111,11 @@ unsafe fn borrowed<'a>(ssl: *mut SSL) -> Option<&'a Arc<Connection>> {
     unsafe { CONNECTIONS.get(ssl) }
 }
 
-/// Prepares a step of a handshake. At the first step it adds a key to the offers of the program. `is_nested`: libssl may
-/// be making the step within another one, which has prepared it.
+/// Prepares a step of a handshake. At the first step it adds a key to the offers of the program.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
-pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL, is_nested: bool) -> Option<()> {
+pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<()> {
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { ffi::SSL_in_before(ssl) } == 0 {
         return None;
@@ -124,11 +123,7 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL, is_nested: bool) -> O
     // SAFETY: the caller vouches for `ssl`, and the reference is not used after this.
     let before = unsafe { borrowed(ssl) };
     // One whose key has been used belongs to an earlier connection of the SSL.
-    let is_used = before.map(|before| before.is_used.load(Ordering::Relaxed));
-    if is_nested && is_used != Some(true) {
-        return None;
-    }
-    if is_used.is_some() {
+    if before.is_some() {
         // SAFETY: the caller vouches for `ssl`, whose callback is the one that this function set.
         unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, None) };
         // SAFETY: the caller vouches for `ssl`, and nobody has the connection: the reference is used no more.

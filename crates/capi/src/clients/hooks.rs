@@ -4,7 +4,6 @@
 
 #![expect(non_snake_case, reason = "as libssl calls them")]
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -28,34 +27,6 @@ interposed!(libssl => replacements { LIBSSL });
 /// The hooks of this library.
 pub(super) static HOOKS: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 
-thread_local! {
-    /// The SSL whose handshake is under way in this thread, and the stack position of the step.
-    static STEPPING: Cell<(*mut SSL, usize)> = const { Cell::new((null_mut(), 0)) };
-}
-
-/// A step that is under way in this thread. libssl calls its own functions by their names, which may lead here, and one
-/// handshake must not begin twice.
-struct Step {
-    before: (*mut SSL, usize),
-    /// True if libssl makes this call by itself. It is a guess: a step that `longjmp` has left stays noted.
-    is_nested: bool,
-}
-
-impl Step {
-    fn of(ssl: *mut SSL) -> Self {
-        // A nested call is deeper in the stack.
-        let here = (&raw const ssl).addr();
-        let before = STEPPING.replace((ssl, here));
-        Self { before, is_nested: before.0 == ssl && here < before.1 }
-    }
-}
-
-impl Drop for Step {
-    fn drop(&mut self) {
-        STEPPING.set(self.before);
-    }
-}
-
 /// Makes one step of a handshake, by `own`.
 ///
 /// # Safety
@@ -69,12 +40,10 @@ unsafe fn step(
         // SAFETY: libssl's function reports a null.
         return unsafe { own(ssl) };
     }
-    let step = Step::of(ssl);
     // SAFETY: the caller vouches for `ssl`.
-    guarded(|| unsafe { connection::begin(libssl, ssl, step.is_nested) });
+    guarded(|| unsafe { connection::begin(libssl, ssl) });
     // SAFETY: the caller vouches for `ssl`.
     let done = unsafe { own(ssl) };
-    drop(step);
     if done != 1 {
         return done;
     }

@@ -19,10 +19,15 @@ mod security;
 mod staples;
 mod trouble;
 
+use std::process::Command;
+
 use rejoin_testkit::clients::cases::CASES;
 use rejoin_testkit::clients::matrix;
 use rejoin_testkit::clients::sharing::Shared;
-use rejoin_testkit::clients::world::World;
+use rejoin_testkit::clients::with_rejoin;
+use rejoin_testkit::clients::world::{World, compiled};
+
+use crate::program::text;
 
 #[test]
 #[ignore = "slow: make test-all"]
@@ -46,6 +51,26 @@ fn calls_past_rejoin_make_a_direct_connection() {
             service.name,
             service.tls
         );
+    }
+}
+
+#[test]
+fn a_bio_finishes_its_handshake_by_a_write() {
+    let world = World::new("bio");
+    let Some(verify) = compiled(&world.managed, "verify") else {
+        return eprintln!("skipped: needs cc and libssl-dev");
+    };
+    for service in &world.servers {
+        for authority in ["ca.pem", "other.pem"] {
+            let mut command = Command::new(&verify);
+            command.args(["localhost", &service.port.to_string()]);
+            command.args([&world.managed.file(authority), "bio"]);
+            let plain = command.output().expect("it runs");
+            with_rejoin(&mut command, &world.managed.socket(), 20_000);
+            let with = command.output().expect("it runs");
+            let [plain, with] = [plain, with].map(|run| (run.status.code(), text(&run.stdout)));
+            assert_eq!(with, plain, "{} {:?} {authority}", service.name, service.tls);
+        }
     }
 }
 
