@@ -32,8 +32,8 @@ struct Told {
     /// The mark of its page; zeros if none was reported.
     mark: [u8; MARK_BYTES],
     schedule: Schedule,
-    /// The newest key that this machine's servers made themselves, while those of their cluster had not come.
-    own: Option<KeyId>,
+    /// The oldest and the newest key that this machine's servers made themselves, while those of their cluster had not come.
+    own: Option<[KeyId; 2]>,
     /// The Unix time from which a file is tried again that could not be written.
     keeps_again_s: u64,
 }
@@ -158,7 +158,11 @@ impl SharedKeys {
         told: &mut Told,
         now_s: u64,
     ) -> Result<Option<KeyRing>, Error> {
-        let newest = |ring: &KeyRing| ring.list(now_s).last().map(|key| key.id);
+        let ends = |ring: &KeyRing| {
+            let mut ids = ring.list(now_s).map(|key| key.id);
+            let oldest = ids.next()?;
+            Some([oldest, ids.last().unwrap_or(oldest)])
+        };
         let Some(mut ring) = ring else {
             // This process has a ring of the cluster's. The page was lost since, and its keys are as good as new ones.
             if told.mark != [0; MARK_BYTES] {
@@ -166,15 +170,15 @@ impl SharedKeys {
             }
             let own = self.store.own_ring(now_s)?;
             let before = told.own;
-            told.own = own.as_ref().and_then(newest).or(before);
+            told.own = own.as_ref().and_then(ends).or(before);
             return Ok(own.filter(|_| told.own != before));
         };
         let own = self.store.own_ring_left(ring.schedule(), now_s)?;
-        let newest_own = own.as_ref().and_then(|(own, _)| newest(own));
-        // The own one may be gone: then this process must not keep it.
-        let is_new = *page_mark != told.mark || newest_own != told.own;
+        let own_ends = own.as_ref().and_then(|(own, _)| ends(own));
+        // Keys of the own one may be gone: then this process must not keep them.
+        let is_new = *page_mark != told.mark || own_ends != told.own;
         own.iter().for_each(|(own, sealed_at_s)| ring.open_tickets_of(own, *sealed_at_s));
-        (told.mark, told.schedule, told.own) = (*page_mark, *ring.schedule(), newest_own);
+        (told.mark, told.schedule, told.own) = (*page_mark, *ring.schedule(), own_ends);
         Ok(Some(ring).filter(|_| is_new))
     }
 

@@ -47,7 +47,7 @@ impl OwnRing {
         Some((ring, self.sealed_at_s.load(Ordering::Relaxed).min(now_s)))
     }
 
-    /// Writes a ring that a server seals with now. One with more keys than there is room for loses the oldest: only a clock
+    /// Writes a ring that a server seals with at this time. One with more keys than there is room for loses the oldest: only a clock
     /// that jumps makes so many.
     pub(crate) fn write(&self, ring: &mut KeyRing, now_s: u64) {
         let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
@@ -68,10 +68,10 @@ impl OwnRing {
         self.sealed_at_s.store(now_s, Ordering::Relaxed);
     }
 
-    /// Returns the ring as [`Self::read`] does, and wipes it instead if its last ticket has expired, by its schedule or
-    /// by that of its cluster.
+    /// Returns the ring as [`Self::read`] does, without its expired keys, which are wiped. Wipes all of it instead if its last
+    /// ticket has expired, by its schedule or by that of its cluster.
     pub(crate) fn read_or_wipe(&self, of_cluster: &Schedule, now_s: u64) -> Option<(KeyRing, u64)> {
-        let (ring, sealed_at_s) = self.read(now_s)?;
+        let (mut ring, sealed_at_s) = self.read(now_s)?;
         if self.sealed_at_s.load(Ordering::Relaxed) > now_s {
             // Else each look would find that it was sealed with just now, until the time comes that the clock had shown.
             self.note_use(now_s);
@@ -81,6 +81,9 @@ impl OwnRing {
         if sealed_at_s.saturating_add(lasts_s) <= now_s {
             self.wipe();
             return None;
+        }
+        if ring.remove_expired(now_s) > 0 {
+            self.write(&mut ring, sealed_at_s);
         }
         Some((ring, sealed_at_s))
     }

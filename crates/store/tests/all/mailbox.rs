@@ -473,6 +473,38 @@ fn until_a_clusters_ring_comes_all_servers_of_the_machine_have_one_of_their_own(
     }
 }
 
+/// Each of those keys is wiped when its own last ticket expires, before the cluster's come and after.
+#[test]
+fn a_key_of_the_machines_own_is_wiped_when_its_last_ticket_expires() {
+    const HOUR_S: u64 = 3_600;
+    let now_s = 1_800_000_000;
+    let folder = crate::folder();
+    let agent = agents(&folder);
+    let complain = |error: &Error| panic!("{error}");
+    let keys = SharedKeys::open(servers(&folder), None, None, now_s, complain).expect("there");
+    let made_h = [0, 11, 23, 35];
+    let rings = made_h.map(|hour| keys.newer(now_s + hour * HOUR_S).expect("another key"));
+    let made = ids(&rings[3], now_s);
+    let wiped_s = |turns: u64| now_s + (24 + 12 * turns) * HOUR_S + CLOCKS_APART_S;
+    assert!(keys.newer(wiped_s(1) - 1).is_none());
+    let left = keys.newer(wiped_s(1)).map(|ring| ids(&ring, now_s));
+    assert_eq!(left.as_deref(), Some(&made[1..]));
+    assert!(keys.newer(wiped_s(1) + 1).is_none(), "once");
+
+    let mut ring = KeyRing::new(Schedule::default());
+    ring.rotate(now_s, &mut [5; 32]).expect("a key");
+    agent.adopt_ring(&ring, 1).expect("free");
+    let label = Label::new(b"one").expect("a label");
+    let ticket = rings[1].sealer(&label).seal(now_s + 13 * HOUR_S, b"session", [3; 12]);
+    let ticket = ticket.expect("a key");
+    // As soon as it is told of a ring, the one before is gone with its keys, whatever the time.
+    let opens = |ring: &KeyRing| ring.sealer(&label).open(wiped_s(2) - 1, &ticket).is_some();
+    assert!(keys.newer(wiped_s(1) + 2).is_some_and(|came| opens(&came)));
+    assert!(keys.newer(wiped_s(2) - 1).is_none());
+    assert!(keys.newer(wiped_s(2)).is_some_and(|left| !opens(&left)));
+    assert!(keys.newer(wiped_s(2) + 1).is_none(), "once");
+}
+
 /// An agent whose process was killed while it wrote leaves a page that is none.
 #[test]
 fn a_server_with_the_clusters_ring_keeps_that_if_the_page_is_lost() {
