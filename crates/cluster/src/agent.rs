@@ -209,6 +209,8 @@ impl Agent {
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
         });
+        // Its keys must not stay for as long as the agent runs.
+        drop(ring);
         let reporter = Reporter::new(&self.settings, secret, &self.store, &self.health)?;
         let carry = side_by_side(letters, Self::MOST_AT_ONCE, |letter| {
             let carrier = Arc::clone(&carrier);

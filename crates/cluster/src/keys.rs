@@ -432,7 +432,8 @@ impl ClusterKeys {
         let lower = std::mem::take(&mut self.accepts_older);
         self.accepted |= lower;
         self.record.iter_mut().for_each(|record| record.keep(known.version, lower));
-        (self.known, self.changed) = (Some(known), true);
+        // The one before is wiped, with the keys that this one has no more.
+        (self.known, self.last, self.changed) = (Some(known), None, true);
     }
 
     /// Applies the given schedule, once.

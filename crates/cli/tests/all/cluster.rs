@@ -3,11 +3,14 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
+use rejoin_store::Store;
 use rejoin_testkit::clock::Clock;
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::{Process, Signal, assert_has_no_rights, wait_until};
+use rejoin_testkit::programs::process_memory::search;
 use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
+use rejoin_tickets::PAGE_BYTES;
 
 use crate::REJOIN;
 
@@ -101,6 +104,34 @@ fn an_agent_gives_up_root_for_good() {
     let file = seen.metadata().expect("there");
     assert_eq!((file.uid(), file.mode() & 0o777), (0, 0o600));
     assert_eq!(agent.terminate().code(), Some(0));
+}
+
+/// An agent runs for months. Whoever reads its memory then must not find the keys that it began with.
+#[test]
+fn an_agent_has_no_key_in_memory_that_its_ring_has_lost() {
+    let Some(cluster) = Cluster::start_as_root() else { return };
+    let (mut first, _) = cluster.agent();
+    let store = Store::open(cluster.folder.path(), &"web".parse().expect("a name"), None);
+    let (store, mut page) = (store.expect("the agent made it"), [0; PAGE_BYTES]);
+    let ring = || store.ring().expect("free");
+    wait_until("the first ring", || ring().is_some());
+    assert_eq!(first.terminate().code(), Some(0));
+    let (agent, _) = cluster.agent();
+    ring().expect("the agent before had it").to_page(&mut page);
+    const SECRET_AT: usize = 56;
+    let secrets = [("the key", page[SECRET_AT..SECRET_AT + 32].to_vec())];
+    let has_key = || !search(agent.id(), &secrets).found.is_empty();
+    assert!(has_key());
+    let id = ring().and_then(|ring| ring.list(0).next()).expect("a key").id;
+    for step in [&["rotate"][..], &["revoke", &id.to_string()]] {
+        let mut keys = Command::new(REJOIN);
+        let done = keys.arg("keys").args(step).arg(cluster.option("cluster")).status();
+        assert!(done.is_ok_and(|done| done.success()));
+    }
+    wait_until("the newer ring", || {
+        !ring().is_some_and(|ring| ring.list(0).any(|key| key.id == id))
+    });
+    wait_until("no key in the agent's memory", || !has_key());
 }
 
 /// Only the shell that runs `--then` stays root's.
