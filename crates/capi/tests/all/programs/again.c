@@ -2,7 +2,6 @@
  *
  *   again PORT CERTIFICATE-AND-KEY AUTHORITY */
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,14 +20,11 @@ static int named(SSL *connection, int *alert, void *argument)
 
 static void answer(SSL *connection)
 {
-    char request[4096], text[256];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     const char *who = SSL_get0_peer_certificate(connection) != NULL ? "somebody" : "nobody";
     const char *name = SSL_get_servername(connection, TLSEXT_NAMETYPE_host_name);
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\n%s %s\n", name, who);
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "%s %s\n", name, who);
 }
 
 int main(int count, char **words)

@@ -269,16 +269,14 @@ static int ask(SSL *connection)
 
 static void answer(SSL *connection)
 {
-    char request[4096], names[2][64], text[256];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    char names[2][64];
+    if (!has_request(connection))
         return;
     const char *before = who(connection, names[0], sizeof names[0]);
     if (asked && strcmp(before, "nobody") == 0 && !ask(connection))
         return;
     const char *after = who(connection, names[1], sizeof names[1]);
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\n%s %s\n", before, after);
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "%s %s\n", before, after);
 }
 
 static void serve(int listener)

@@ -6,7 +6,6 @@
  * certificate callback, which OpenSSL calls in full handshakes alone, as Apache Traffic Server does. The answer is the client,
  * somebody or nobody. */
 
-#include <stdio.h>
 #include <string.h>
 
 #include <openssl/ssl.h>
@@ -41,13 +40,10 @@ static int move(SSL *connection, void *argument)
 
 static void answer(SSL *connection)
 {
-    char request[4096], text[256];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     const char *who = SSL_get0_peer_certificate(connection) != NULL ? "somebody" : "nobody";
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\n%s\n", who);
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "%s\n", who);
 }
 
 static SSL_CTX *made(char **words)

@@ -16,7 +16,6 @@ int check(int accepted, X509_STORE_CTX *chain)
     return accepted;
 }
 #else
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,13 +35,10 @@ static int demand(SSL *connection, void *argument)
 
 static void answer(SSL *connection)
 {
-    char request[4096], text[256];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     const char *who = SSL_get0_peer_certificate(connection) != NULL ? "somebody" : "nobody";
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\n%s\n", who);
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "%s\n", who);
 }
 
 int main(int count, char **words)

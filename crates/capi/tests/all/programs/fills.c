@@ -41,14 +41,11 @@ static int is_filled;
 
 static void answer(SSL *connection)
 {
-    char request[4096];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     if (is_filled && SSL_session_reused(connection) && !has_mine(SSL_get_session(connection)))
         return;
-    const char *text = "HTTP/1.0 200 OK\r\n\r\nin\n";
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "in\n");
 }
 
 int main(int count, char **words)

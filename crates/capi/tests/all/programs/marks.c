@@ -3,8 +3,6 @@
  *
  *   marks PORT CERTIFICATE-AND-KEY */
 
-#include <string.h>
-
 #include <openssl/ssl.h>
 
 #include "listener.h"
@@ -26,13 +24,10 @@ static int mark(SSL *connection, void *argument)
 
 static void answer(SSL *connection)
 {
-    char request[4096];
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     int is_welcome = SSL_SESSION_get_ex_data(SSL_get_session(connection), marks) != NULL;
-    const char *text = is_welcome ? "HTTP/1.0 200 OK\r\n\r\nwelcome\n" : "HTTP/1.0 200 OK\r\n\r\nnot welcome\n";
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, is_welcome ? "welcome\n" : "not welcome\n");
 }
 
 int main(int count, char **words)

@@ -5,9 +5,7 @@
  * It stores them under 1 to INDICES in its context, and in each connection: every other one before the handshake, and
  * after it in the rest. Its answer says how many are still there, and how many of somebody else were there before. */
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
@@ -39,15 +37,12 @@ static int count(SSL_CTX *context, SSL *connection)
 
 static void answer(SSL_CTX *context, SSL *connection, int before)
 {
-    char request[4096], text[256];
     int found = before ? store(connection) : 0;
-    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+    if (!has_request(connection))
         return;
     if (!before)
         found = store(connection);
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\nkept %d, found %d\n", count(context, connection), found);
-    SSL_write(connection, text, (int)strlen(text));
-    SSL_shutdown(connection);
+    reply(connection, "kept %d, found %d\n", count(context, connection), found);
 }
 
 int main(int argc, char **words)
