@@ -225,16 +225,21 @@ def memory():
 def dlsym():
     """libssl's functions, by name in libssl alone (dlsym(3)), as Qt finds them, and as the loader binds the
     extensions of PHP (RTLD_DEEPBIND): nobody interposes these calls. Steps after the first are `SSL_do_handshake`."""
-    from ctypes import CDLL, c_char_p, c_void_p, create_string_buffer
+    from ctypes import CDLL, byref, c_char_p, c_void_p, create_string_buffer
 
     libssl = CDLL("libssl.so.3")
-    for made in (libssl.TLS_client_method, libssl.SSL_CTX_new, libssl.SSL_new, libssl.SSL_get1_peer_certificate):
-        made.restype = c_void_p
+    for name in ("TLS_client_method", "SSL_CTX_new", "SSL_new", "SSL_dup", "BIO_new_ssl", "SSL_get1_peer_certificate"):
+        getattr(libssl, name).restype = c_void_p
     libssl.SSL_get_version.restype = c_char_p
     using = c_void_p(libssl.SSL_CTX_new(c_void_p(libssl.TLS_client_method())))
     libssl.SSL_CTX_load_verify_locations(using, AUTHORITY.encode(), None)
     libssl.SSL_CTX_set_verify(using, 1, None)
     stream = c_void_p(libssl.SSL_new(using))
+    if "SSL_dup" in sys.argv:
+        stream = c_void_p(libssl.SSL_dup(stream))
+    if "BIO_new_ssl" in sys.argv:
+        BIO_C_GET_SSL = 110
+        CDLL("libcrypto.so.3").BIO_ctrl(c_void_p(libssl.BIO_new_ssl(using, 1)), BIO_C_GET_SSL, 0, byref(stream))
     plain = socket.create_connection(("127.0.0.1", PORT))
     libssl.SSL_set_fd(stream, plain.fileno())
     libssl.SSL_set1_host(stream, HOST.encode())

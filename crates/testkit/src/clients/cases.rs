@@ -140,6 +140,9 @@ pub static CASES: &[Case] = &[
     case("Python", "epoll, before the handshake", &["nonblocking"]),
     case("Python", "memory BIOs", &["memory"]),
     case("Python", "libssl by dlsym", &["dlsym"]).goes(Way::Directly("past Rejoin")),
+    case("Python", "the same, a copy", &["dlsym", "SSL_dup"]).goes(Way::Directly("past Rejoin")),
+    case("Python", "the same, in a BIO", &["dlsym", "BIO_new_ssl"])
+        .goes(Way::Directly("past Rejoin")),
     case("Python", "a time limit", &["timeout"]),
     case("Python", "fork after the handshake", &["fork"]),
     case("Python", "eight threads", &["threads"]),

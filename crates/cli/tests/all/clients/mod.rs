@@ -42,15 +42,12 @@ fn the_document_says_what_programs_do() {
 #[test]
 fn calls_past_rejoin_make_a_direct_connection() {
     let world = World::new("past");
-    let case = CASES.iter().find(|case| case.words == ["dlsym"]).expect("a case");
-    for service in &world.servers {
-        let seen = world.see(case, service).expect("Python is installed");
-        assert!(
-            seen.is_same() && seen.went(case.way),
-            "{} {:?}: {seen:?}",
-            service.name,
-            service.tls
-        );
+    for case in CASES.iter().filter(|case| case.words.first() == Some(&"dlsym")) {
+        for service in &world.servers {
+            let seen = world.see(case, service).expect("Python is installed");
+            let what = format!("{}, {} {:?}", case.what, service.name, service.tls);
+            assert!(seen.is_same() && seen.went(case.way), "{what}: {seen:?}");
+        }
     }
 }
 
