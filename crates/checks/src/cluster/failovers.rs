@@ -133,7 +133,15 @@ fn kill(valkeys: &mut Valkeys, load: &Load, number: usize) -> Kill {
         Valkeys::Watched(watched) => watched.start_again(failed),
         Valkeys::Cluster(nodes) => nodes.start_again(failed),
     }
-    Kill { promoted_after: promoted - killed, resumed_after }
+    let kill = Kill { promoted_after: promoted - killed, resumed_after };
+    let last = load.resumed(promoted + RESUMED_WITHIN - SECOND, promoted + RESUMED_WITHIN);
+    println!(
+        "     kill {}: promoted after {:.1} s; resumed {before:.0} % before, {last:.0} % in the last second of {}",
+        number + 1,
+        kill.promoted_after.as_secs_f64(),
+        RESUMED_WITHIN.as_secs(),
+    );
+    kill
 }
 
 /// Makes a key, revokes the last one, and waits until all machines know. Returns the keys that are left.
